@@ -1,0 +1,29 @@
+PY := .venv/bin/python
+
+.PHONY: setup demo test lint bench lock
+
+setup: ## create .venv and install everything the project needs
+	@scripts/setup.sh
+
+demo: setup ## the main job on SmolLM2-135M: grounded answer, character sheet, speed table
+	@$(PY) examples/demo.py
+
+test: setup ## every test that fits CI
+	$(PY) -m pytest
+
+lint: setup ## formatting, types and lints, Python and Rust
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	cargo fmt --all --check
+	cargo clippy --all-targets --locked -- -D warnings
+
+bench: setup ## benchmarks: prints tables, writes JSON to build/bench
+	$(PY) -m benchmarks
+
+lock: setup ## renew requirements*.lock from pyproject.toml and requirements-models.in
+	$(PY) -m pip install -q uv
+	$(PY) -m uv pip compile -q -U pyproject.toml --extra dev --generate-hashes --universal \
+		--no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+	$(PY) -m uv pip compile -q -U requirements-models.in --no-deps --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header -o requirements-models.lock
