@@ -1,0 +1,103 @@
+"""The engine's configuration: a TOML file, environment variables, defaults that leave room for the game."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import platformdirs
+from msgspec import Meta, Struct
+
+from atelico.errors import ConfigError
+
+Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+ENV_CONFIG = "ATELICO_CONFIG"
+ENV_MODELS = "ATELICO_MODELS"
+_ENV_FIELDS = {
+    "ATELICO_N_CTX": "n_ctx",
+    "ATELICO_N_THREADS": "n_threads",
+    "ATELICO_N_GPU_LAYERS": "n_gpu_layers",
+}
+
+
+class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an engine runs. Every field has a default that works.
+
+    Attributes:
+        aliases: model names of your own, each for a file or for another name.
+        model_folders: folders searched for .gguf files, besides the ones in `ATELICO_MODELS`.
+        n_ctx: tokens of context per request; 0 takes the model's own, at most 4,096.
+        n_threads: threads that decode; 0 takes the physical cores minus one, so that the renderer keeps one.
+        n_gpu_layers: layers on the GPU, if there is one; -1 for all.
+        n_batch: prompt tokens read in one forward pass; also how long a cancel may wait.
+        max_draft: the largest draft of one request, whatever `k` it asks for.
+        max_queue: requests that may wait; one more is refused with BusyError.
+        cache_dir: where assembled models are kept; empty takes the user's cache folder.
+        device: overrides what the gates take for the device, for tests; empty asks llama.cpp.
+    """
+
+    aliases: dict[str, str] = {}
+    model_folders: list[str] = []
+    n_ctx: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    n_threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    n_gpu_layers: Annotated[int, Meta(ge=-1, le=100_000)] = -1
+    n_batch: Annotated[int, Meta(ge=1, le=65_536)] = 256
+    max_draft: Annotated[int, Meta(ge=0, le=256)] = 16
+    max_queue: Size = 256
+    cache_dir: str = ""
+    device: str = ""
+
+    def folders(self) -> list[Path]:
+        """The folders searched for models, in order."""
+        from_env = [p for p in os.environ.get(ENV_MODELS, "").split(os.pathsep) if p]
+        default = platformdirs.user_data_path("atelico", appauthor=False) / "models"
+        return [*(Path(p).expanduser() for p in (*from_env, *self.model_folders)), default]
+
+    def cache_folder(self) -> Path:
+        """The folder for assembled models."""
+        if self.cache_dir:
+            return Path(self.cache_dir).expanduser()
+        return platformdirs.user_cache_path("atelico", appauthor=False)
+
+
+def default_config_path() -> Path:
+    """Where the configuration is read from when nobody names a file."""
+    return platformdirs.user_config_path("atelico", appauthor=False) / "config.toml"
+
+
+def load_config(path: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> EngineConfig:
+    """The configuration in `path`, else in the file `ATELICO_CONFIG` names, else in the user's config folder, else the
+    defaults; single fields are overridden by `ATELICO_N_CTX`, `ATELICO_N_THREADS` and `ATELICO_N_GPU_LAYERS`.
+
+    Raises:
+        ConfigError: the file is missing though it was named, is not TOML, or has a wrong or unknown field.
+    """
+    named = path or environ.get(ENV_CONFIG)
+    file = Path(named).expanduser() if named else default_config_path()
+    fields: dict[str, object] = {}
+    if named or file.is_file():
+        try:
+            fields = msgspec.toml.decode(file.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
+    source = str(file)
+    for variable, field in _ENV_FIELDS.items():
+        if variable in environ:
+            try:
+                fields[field] = int(environ[variable])
+            except ValueError:
+                raise ConfigError(f"{variable} is {environ[variable]!r}, not a whole number.") from None
+            source = variable
+    try:
+        return msgspec.convert(fields, EngineConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"The configuration ({source}) is wrong: {error}.",
+            hint=f"Known fields: {', '.join(EngineConfig.__struct_fields__)}.",
+        ) from None

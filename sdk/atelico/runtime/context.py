@@ -1,0 +1,192 @@
+"""A context: the KV cache of a model's sequences, and the forward pass over a batch of rows."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from atelico.errors import InferenceError, ModelLoadError
+from atelico.runtime import library
+from atelico.runtime.model import Model
+
+Logits = npt.NDArray[np.float32]
+
+_FLASH_ATTENTION_ON = 1  # enum llama_flash_attn_type
+_ABORTED = 2  # llama_decode's result when the abort callback said so
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """Sizes of a context, in tokens. `n_outputs`: rows with logits in one batch, which bounds what can be verified.
+
+    `n_rollback`: drafts that recurrent memory can take back; llama.cpp may grant fewer (see `Context.n_rollback`).
+    """
+
+    n_ctx: int
+    n_batch: int
+    n_lanes: int
+    n_outputs: int
+    n_threads: int
+    n_rollback: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One token of a batch: where it goes, and whether its logits are wanted."""
+
+    token: int
+    position: int
+    sequence: int
+    wants_logits: bool
+
+
+class Context:
+    """Memory and computation of one model; owned by one thread.
+
+    Attributes:
+        n_ctx: tokens one sequence can hold.
+        n_batch: rows of the largest batch. One batch is one forward pass (n_ubatch equals n_batch), so that a verify
+            batch is never split, which sliding-window memory could not roll back.
+        n_rollback: tokens of the last decode that can be taken back: all with plain attention, fewer or none with
+            recurrent memory.
+        recurrent: whether a sequence cannot be cut at any position.
+    """
+
+    def __init__(self, model: Model, options: ContextOptions, abort: AbortCallback | None = None) -> None:
+        """Allocate the memory.
+
+        Raises:
+            ModelLoadError: it does not fit, or the model cannot generate.
+        """
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = options.n_ctx
+        parameters.n_batch = parameters.n_ubatch = options.n_batch
+        parameters.n_seq_max = options.n_lanes
+        parameters.n_rs_seq = options.n_rollback
+        # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary.
+        parameters.n_outputs_max = options.n_outputs
+        parameters.n_threads = parameters.n_threads_batch = options.n_threads
+        # Batched and single-row logits agree to the bit only with flash attention.
+        parameters.flash_attn_type = _FLASH_ATTENTION_ON
+        # Lanes with drafts of different lengths stay one forward pass only with one buffer for all sequences.
+        parameters.kv_unified = True
+        parameters.no_perf = True
+        if abort is not None:
+            parameters.abort_callback = llama_cpp.ggml_abort_callback(abort.function)
+            parameters.abort_callback_data = ctypes.c_void_p(abort.data)
+        with library.collected_problems() as problems:
+            handle = llama_cpp.llama_init_from_model(model.handle, parameters)
+        if not handle:
+            reason = problems[-1] if problems else "llama.cpp gave no reason"
+            raise ModelLoadError(
+                f"No context of {options.n_ctx} tokens can be made for {model.path.name}: {reason}.",
+                hint="Use a smaller n_ctx, or a model that generates text.",
+            )
+        self._handle: int | None = handle
+        self._memory = llama_cpp.llama_get_memory(handle)
+        self._n_vocab = model.vocabulary.n_tokens
+        self._abort = abort  # its function and flag must outlive the context
+        self.n_lanes = options.n_lanes
+        self.n_outputs = options.n_outputs
+        self.n_ctx: int = llama_cpp.llama_n_ctx_seq(handle)
+        self.n_batch: int = llama_cpp.llama_n_batch(handle)
+        self.recurrent = model.recurrent
+        self.n_rollback: int = llama_cpp.llama_n_rs_seq(handle) if model.recurrent else self.n_ctx
+        self._allocate_batch()
+
+    def _allocate_batch(self) -> None:
+        """Arrays for the largest batch, and llama.cpp's struct pointing into them."""
+        n = self.n_batch
+        self._tokens = np.zeros(n, np.int32)
+        self._positions = np.zeros(n, np.int32)
+        self._sequences = np.zeros(n, np.int32)
+        self._sequence_counts = np.ones(n, np.int32)
+        self._outputs = np.zeros(n, np.int8)
+        addresses = self._sequences.ctypes.data + np.arange(n, dtype=np.uintp) * self._sequences.itemsize
+        self._sequence_pointers = addresses.astype(np.uintp)
+        batch = self._batch = llama_cpp.llama_batch()
+
+        def pointer(array: npt.NDArray[np.generic], field: str) -> None:
+            kind = dict(llama_cpp.llama_batch._fields_)[field]
+            setattr(batch, field, ctypes.cast(array.ctypes.data, kind))
+
+        pointer(self._tokens, "token")
+        pointer(self._positions, "pos")
+        pointer(self._sequence_counts, "n_seq_id")
+        pointer(self._sequence_pointers, "seq_id")
+        pointer(self._outputs, "logits")
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer. Only for this package."""
+        if self._handle is None:
+            raise InferenceError("The context has been closed.")
+        return self._handle
+
+    def decode(self, rows: Sequence[Row]) -> Logits | None:
+        """One forward pass over `rows`; their keys and values join the sequences.
+
+        Returns:
+            The logits of the rows that want them, in their order: float32 [n_outputs, n_vocab], a view that is
+            valid until the next decode. None when the abort flag stopped it: the rows are then not in memory.
+
+        Raises:
+            InferenceError: llama.cpp failed, or the batch is larger than the context allows.
+        """
+        n, n_outputs = len(rows), sum(row.wants_logits for row in rows)
+        if not 0 < n <= self.n_batch or n_outputs > self.n_outputs:
+            raise InferenceError(
+                f"A batch of {n} rows with {n_outputs} outputs exceeds the limits {self.n_batch} and {self.n_outputs}."
+            )
+        for i, row in enumerate(rows):
+            self._tokens[i] = row.token
+            self._positions[i] = row.position
+            self._sequences[i] = row.sequence
+            self._outputs[i] = row.wants_logits
+        self._batch.n_tokens = n
+        with library.collected_problems() as problems:
+            result = llama_cpp.llama_decode(self.handle, self._batch)
+        if result == _ABORTED:
+            return None
+        if result != 0:
+            reason = problems[-1] if problems else f"result {result}"
+            raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {reason}.")
+        if n_outputs == 0:
+            return np.empty((0, self._n_vocab), np.float32)
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self._n_vocab))
+
+    def length(self, sequence: int) -> int:
+        """Tokens of `sequence` in memory."""
+        last: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)
+        return last + 1
+
+    def truncate(self, sequence: int, length: int) -> bool:
+        """Keep the first `length` tokens of `sequence`. False when its memory cannot be cut there (recurrent state)."""
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, length, -1))
+
+    def clear(self, sequence: int) -> None:
+        """Forget `sequence`; removing all of it is possible in every kind of memory."""
+        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def set_threads(self, n_threads: int) -> None:
+        """Use so many threads from the next decode on."""
+        llama_cpp.llama_set_n_threads(self.handle, n_threads, n_threads)
+
+    def close(self) -> None:
+        """Free the memory. Safe to call twice."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            llama_cpp.llama_free(handle)
+
+
+@dataclass(frozen=True)
+class AbortCallback:
+    """A C function `bool (void *data)` that llama.cpp asks between two graph nodes whether to stop, and its data."""
+
+    function: int
+    data: int

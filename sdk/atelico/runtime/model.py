@@ -1,0 +1,103 @@
+"""A model's weights in memory: loading, facts, freeing."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+
+from atelico.errors import CancelledError, ModelLoadError
+from atelico.runtime import devices, library
+from atelico.runtime.vocabulary import Vocabulary
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How to load. `n_gpu_layers`: layers to offload, -1 for all; 0 keeps everything on the CPU."""
+
+    n_gpu_layers: int = -1
+    use_mmap: bool = True
+
+
+class Model:
+    """One loaded model; owned by one thread. Call `close` after the last context on it is closed.
+
+    Attributes:
+        vocabulary: its tokens.
+        device: what runs it ("cpu", "metal", "cuda", ...).
+        recurrent: whether (part of) its memory is a recurrent state, which llama.cpp cannot cut at any position.
+        batched_verify: whether one forward pass gives the logits of several positions of a sequence.
+    """
+
+    def __init__(
+        self, path: Path, options: ModelOptions, on_progress: Callable[[float], bool] = lambda _share: True
+    ) -> None:
+        """Load `path`. `on_progress` gets the share done, 0 to 1, and stops the load by returning False.
+
+        Raises:
+            CancelledError: `on_progress` stopped it.
+            ModelLoadError: llama.cpp refused the file; its reason is in the message.
+        """
+        library.initialise()
+        parameters = llama_cpp.llama_model_default_params()
+        self.device = devices.device_for(options.n_gpu_layers)
+        parameters.n_gpu_layers = options.n_gpu_layers if self.device != "cpu" else 0
+        parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP if options.use_mmap else llama_cpp.LLAMA_LOAD_MODE_NONE
+        if library.has_amx():
+            parameters.use_extra_bufts = False
+            logger.warning("this llama.cpp uses AMX, whose kernels crash on some machines: loading without them")
+        cancelled = False
+
+        def progress(share: float, _user_data: Any) -> bool:
+            nonlocal cancelled
+            cancelled = not on_progress(share)
+            return not cancelled
+
+        callback = llama_cpp.llama_progress_callback(progress)
+        parameters.progress_callback = callback
+        with library.collected_problems() as problems:
+            handle = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+        if not handle:
+            if cancelled:
+                raise CancelledError("Loading the model was cancelled.")
+            reason = problems[0] if problems else "llama.cpp gave no reason"
+            raise ModelLoadError(
+                f"The model file {path} cannot be loaded: {reason}.",
+                param="model",
+                hint="Check that the file is complete and its architecture is known to this version.",
+            )
+        self.path = path
+        self._handle: int | None = handle
+        self.vocabulary = Vocabulary(llama_cpp.llama_model_get_vocab(handle))
+        self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(handle)
+        self.recurrent = bool(llama_cpp.llama_model_is_recurrent(handle) or llama_cpp.llama_model_is_hybrid(handle))
+        self.batched_verify = not (
+            llama_cpp.llama_model_is_diffusion(handle) or llama_cpp.llama_model_has_encoder(handle)
+        )
+
+    @property
+    def handle(self) -> int:
+        """llama.cpp's pointer. Only for this package."""
+        if self._handle is None:
+            raise ModelLoadError(f"The model {self.path.name} has been unloaded.")
+        return self._handle
+
+    def close(self) -> None:
+        """Free the weights. Safe to call twice."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            llama_cpp.llama_model_free(handle)
+
+
+def description(model: Model) -> str:
+    """What llama.cpp calls the model, e.g. "llama 135M Q4_1"."""
+    buffer = ctypes.create_string_buffer(256)
+    llama_cpp.llama_model_desc(model.handle, buffer, len(buffer))
+    return buffer.value.decode(errors="replace")

@@ -1,0 +1,1 @@
+"""Proposers (one file each), the gates that veto them, and the composition of a draft."""
