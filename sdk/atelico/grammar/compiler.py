@@ -1,0 +1,219 @@
+"""GrammarCompiler: `response_format` to a compiled grammar, cached. Owns the policy: whitespace, escapes, thoughts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from llguidance import LLMatcher
+
+from atelico.errors import InternalError, SchemaError
+from atelico.grammar.matcher import Matcher
+from atelico.grammar.schema import copy_bounded, normalise
+from atelico.grammar.vocabulary import GrammarVocabulary
+from atelico.grammar.weaken import LIMITS, enforceable
+from atelico.protocol import JsonObjectFormat, JsonSchemaFormat, ResponseFormat
+
+# Between two JSON tokens. Unbounded whitespace lets small models write blank lines until max_tokens; none at all is
+# reported to make them collapse arrays to [].
+_WHITESPACE = r"[\x20\x0A\x0D\x09]{1,8}"
+# Some models write nothing sensible unless they may begin with a blank, and most leave a line after their thoughts.
+_LEAD = r"[ \n]{1,2}"
+# Characters of thoughts before the close tag is the only way on: about 16k tokens.
+_MAX_THOUGHT_CHARS = 65_536
+_ENGINE_OPTIONS = {
+    "whitespace_pattern": _WHITESPACE,
+    # Without it "\u00e9" is refused inside a string although it is valid JSON.
+    "json_allow_general_unicode_escapes": True,
+}
+_CACHE_SIZE = 64
+
+# Open tag, close tag, and whether the prompt already ends inside the thoughts.
+Thinking = tuple[str, str, bool]
+
+
+class CompiledGrammar:
+    """A grammar ready for any number of answers. Safe to use from several threads.
+
+    Attributes:
+        key: the same for the same schema, policy and thinking, across processes.
+        warnings: what is not enforced, one sentence per keyword.
+    """
+
+    def __init__(self, key: str, warnings: tuple[str, ...], vocabulary: GrammarVocabulary, grammar: str) -> None:
+        self.key = key
+        self.warnings = warnings
+        self._vocabulary = vocabulary
+        self._grammar = grammar
+        self._prototype = self._build()
+        if self._prototype.is_error():
+            raise InternalError(f"The grammar around a schema was refused: {self._prototype.get_error()}")
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start of an answer. Takes microseconds and shares the masks that are already computed."""
+        return Matcher(self._vocabulary, self._prototype.deep_copy(), self._rebuild)
+
+    def _rebuild(self) -> LLMatcher:
+        # Copies share one lexer with the prototype, so a failure of theirs is its failure too.
+        self._prototype = self._build()
+        return self._prototype.deep_copy()
+
+    def _build(self) -> LLMatcher:
+        return LLMatcher(self._vocabulary.tokenizer, self._grammar, log_level=0, limits=LIMITS)
+
+
+class GrammarCompiler:
+    """Compiles and remembers the grammars of one model. Safe to use from several threads; two that ask for the same
+    grammar share one compilation."""
+
+    def __init__(self, vocabulary: GrammarVocabulary, cache_size: int = _CACHE_SIZE) -> None:
+        self._vocabulary = vocabulary
+        self._cache_size = cache_size
+        self._cache: OrderedDict[str, Future[CompiledGrammar]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(
+        self, response_format: ResponseFormat | None, *, thinking: Thinking | None = None
+    ) -> CompiledGrammar | None:
+        """The grammar of an answer in `response_format`; None for free text.
+
+        Args:
+            response_format: as in the request.
+            thinking: for a model that thinks: its open tag, its close tag, and True when the prompt ends inside the
+                thoughts. The schema then applies to what follows the close tag only. Where the prompt is not inside,
+                the model may also answer at once.
+
+        Raises:
+            SchemaError: the schema cannot be used; the message names keyword and path.
+        """
+        order = _read(response_format)
+        if order is None:
+            return None
+        key = _key(order, thinking)
+        with self._lock:
+            known = self._cache.get(key)
+            if known is not None:
+                self._cache.move_to_end(key)
+            else:
+                mine = self._cache[key] = Future()
+                while len(self._cache) > self._cache_size:
+                    self._cache.popitem(last=False)
+        if known is not None:
+            return known.result()
+        try:
+            compiled = self._compile(order, thinking, key)
+        except BaseException as error:
+            with self._lock:
+                if self._cache.get(key) is mine:
+                    del self._cache[key]
+            mine.set_exception(error)
+            raise
+        mine.set_result(compiled)
+        return compiled
+
+    def _compile(self, order: _Order, thinking: Thinking | None, key: str) -> CompiledGrammar:
+        schema = json.loads(order.schema_text)
+        try:
+            normalise(schema)
+            schema, findings = enforceable(schema, order.where, strict=order.strict)
+        except SchemaError as error:
+            error.param = order.param
+            raise
+        _try_first_steps(schema, self._vocabulary, order)
+        warnings = tuple(f"response_format: {finding}; {finding.outcome}." for finding in findings)
+        return CompiledGrammar(key, warnings, self._vocabulary, _grammar(self._rules(schema, thinking)))
+
+    def _rules(self, schema: dict[str, Any], thinking: Thinking | None) -> list[str]:
+        """The grammar around `schema`, in llguidance's Lark dialect: thoughts, a little whitespace, the document."""
+        rules = ["start: LEAD? document", f"LEAD: /{_LEAD}/", *_document(schema)[1:]]
+        if thinking is not None:
+            open_tag, close_tag, inside = thinking
+            open_symbol, close_symbol = self._symbol(open_tag), self._symbol(close_tag)
+            rules[0] = "start: thoughts LEAD? document" if inside else "start: thinking? LEAD? document"
+            if not inside:
+                rules.append(f"thinking: {open_symbol} thoughts")
+            text = f"/(.|\\n){{0,{_MAX_THOUGHT_CHARS}}}/"
+            if close_symbol.startswith("<"):
+                rules += [f"thoughts: THOUGHT {close_symbol}", f"THOUGHT: {text}"]
+            else:
+                # A lazy match: thoughts end at the first close tag.
+                rules.append(f"thoughts[suffix={close_symbol}]: {text}")
+        return rules
+
+    def _symbol(self, tag: str) -> str:
+        """A control token where the model has one for `tag`, else the text itself."""
+        token = self._vocabulary.special_id(tag.strip())
+        return f"<[{token}]>" if token is not None else json.dumps(tag.strip())
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What is to be compiled. `where` and `param`: how errors name it."""
+
+    schema_text: str
+    strict: bool
+    where: str
+    param: str
+
+
+def _read(response_format: ResponseFormat | None) -> _Order | None:
+    match response_format:
+        case JsonObjectFormat(schema=schema):
+            # Without a schema: any object.
+            return _order(schema if schema is not None else {"type": "object"}, False, "The schema", "schema")
+        case JsonSchemaFormat(json_schema=named):
+            strict = named.strict in (True, "true")
+            wanted = named.schema if named.schema is not None else {"type": "object"}
+            return _order(wanted, strict, f"The schema {named.name!r}", "json_schema.schema")
+    return None
+
+
+def _order(schema: dict[str, Any] | bool, strict: bool, where: str, field: str) -> _Order:
+    param = f"response_format.{field}"
+    if schema is False:
+        raise SchemaError(f"{where} is false, which no value satisfies.", hint="Use an object.", param=param)
+    try:
+        copy = copy_bounded({} if schema is True else schema)
+    except SchemaError as error:
+        error.param = param
+        raise
+    return _Order(json.dumps(copy), strict, where, param)
+
+
+def _key(order: _Order, thinking: Thinking | None) -> str:
+    policy = [order.strict, thinking, _ENGINE_OPTIONS, _LEAD, _MAX_THOUGHT_CHARS, order.schema_text]
+    return hashlib.sha256(json.dumps(policy).encode()).hexdigest()
+
+
+def _try_first_steps(schema: dict[str, Any], vocabulary: GrammarVocabulary, order: _Order) -> None:
+    """Finds now what the engine would find at the first masks only, in the middle of an answer: its limits, and a
+    schema without a finite document."""
+    trial = LLMatcher(vocabulary.tokenizer, _grammar(_document(schema)), log_level=0, limits=LIMITS)
+    if not trial.is_error():
+        trial.compute_bitmask()
+    if trial.is_stopped() and (not trial.is_error() or "NoExtension" in trial.get_error()):
+        raise SchemaError(f"{order.where} is satisfied by no finite document.", param=order.param)
+    # To the first property, where the engine's limits show.
+    opening = vocabulary.tokenizer.tokenize_str("{")
+    if not trial.is_error() and trial.try_consume_tokens(opening) == len(opening) and not trial.is_stopped():
+        trial.compute_bitmask()
+    if trial.is_error():
+        reason = trial.get_error().strip().split("\n")[0].rstrip(".")
+        raise SchemaError(
+            f"{order.where} is too complex: {reason}.",
+            hint="Use fewer optional properties, alternatives or enum values in one place.",
+            param=order.param,
+        )
+
+
+def _document(schema: dict[str, Any]) -> list[str]:
+    return ["start: document", f"document: %json {json.dumps({**schema, 'x-guidance': _ENGINE_OPTIONS})}"]
+
+
+def _grammar(rules: list[str]) -> str:
+    return LLMatcher.grammar_from_lark("%llguidance {}\n" + "\n".join(rules) + "\n")
