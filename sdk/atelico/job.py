@@ -5,45 +5,20 @@ The decode side pushes deltas and exactly one ending; the caller iterates, waits
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from atelico.errors import AtelicoError
-from atelico.protocol import (
-    ChatCompletion,
-    ChatCompletionChunk,
-    ChatRequest,
-    ChunkChoice,
-    Delta,
-    FinishReason,
-    Logprobs,
-    TokenLogprob,
-    Usage,
-)
+from atelico.events import ChunkStream, FinishEvent, TextEvent
+from atelico.protocol import ChatCompletion, ChatCompletionChunk, ChatRequest
 
+__all__ = ["FinishEvent", "Job", "TextEvent"]
 
-@dataclass(frozen=True)
-class TextEvent:
-    """New text of one choice, with the log-probabilities of the tokens it completes where they were asked for."""
-
-    choice: int
-    content: str
-    reasoning: str
-    logprobs: list[TokenLogprob] | None = None
-    usage: Usage | None = None
-
-
-@dataclass(frozen=True)
-class FinishEvent:
-    """One choice has ended; log-probabilities of its last tokens may still come with it."""
-
-    choice: int
-    finish_reason: FinishReason
-    logprobs: list[TokenLogprob] | None = None
+logger = logging.getLogger(__name__)
 
 
 _Ending = ChatCompletion | AtelicoError
@@ -59,12 +34,14 @@ class Job:
     """
 
     def __init__(self, request: ChatRequest, *, on_cancel: Callable[[Job], None] | None = None) -> None:
-        """`on_cancel` ends a job that is cancelled before it has started; it is called on the cancelling thread."""
+        """`on_cancel` is called once, on the cancelling thread; it must end a job that has not started."""
         self.request = request
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
         self.created = int(time.time())
         self.submitted_at = time.perf_counter()
         self._on_cancel = on_cancel
+        self._on_event: Callable[[], None] | None = None
+        self._stream = ChunkStream(self.id, self.created, request)
         self._events: queue.SimpleQueue[TextEvent | FinishEvent | _Ending] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -83,8 +60,7 @@ class Job:
             if self._cancelled or self._ending is not None:
                 return
             self._cancelled = True
-            started = self._started
-        if not started and self._on_cancel is not None:
+        if self._on_cancel is not None:
             self._on_cancel(self)
 
     def result(self, timeout: float | None = None) -> ChatCompletion:
@@ -105,80 +81,52 @@ class Job:
         return self._ending
 
     def chunks(self) -> Iterator[ChatCompletionChunk]:
-        """The answer as it is made, in OpenAI's chunks; to be iterated once.
+        """The answer as it is made, in OpenAI's chunks (see ChunkStream); to be iterated once. Waits for each chunk.
 
-        The first chunk of a choice has its role, the last its finish reason. The last chunk of all has `atelico`, and
-        the usage where `stream_options.include_usage` asked for it. Abandoning the iteration cancels the job.
+        Abandoning the iteration cancels the job.
 
         Raises:
             AtelicoError: the request failed.
         """
-        # A finished choice waits for the next event: the last chunk of all must carry `atelico`.
-        finished: ChatCompletionChunk | None = None
-        started: set[int] = set()
         try:
-            while True:
-                event = self._events.get()
-                if isinstance(event, AtelicoError):
-                    raise event
-                if finished is not None and not isinstance(event, ChatCompletion):
-                    yield finished
-                    finished = None
-                if isinstance(event, ChatCompletion):
-                    yield from self._last_chunks(event, finished, started)
-                    return
-                if event.choice not in started:
-                    started.add(event.choice)
-                    yield self._chunk(event.choice, Delta(role="assistant", content=""))
-                if isinstance(event, TextEvent):
-                    delta = Delta(content=event.content or None, reasoning_content=event.reasoning or None)
-                    yield self._chunk(event.choice, delta, logprobs=event.logprobs, usage=event.usage)
-                else:
-                    finished = self._chunk(
-                        event.choice, Delta(), finish_reason=event.finish_reason, logprobs=event.logprobs
-                    )
+            while not self._stream.ended:
+                yield from self._chunks_of(self._events.get())
         finally:
             self.cancel()
 
-    def _chunk(
-        self,
-        choice: int,
-        delta: Delta,
-        *,
-        finish_reason: FinishReason | None = None,
-        logprobs: list[TokenLogprob] | None = None,
-        usage: Usage | None = None,
-    ) -> ChatCompletionChunk:
-        return ChatCompletionChunk(
-            id=self.id,
-            created=self.created,
-            model=self.request.model,
-            choices=[
-                ChunkChoice(
-                    index=choice,
-                    delta=delta,
-                    finish_reason=finish_reason,
-                    logprobs=Logprobs(content=logprobs) if logprobs else None,
-                )
-            ],
-            usage=usage,
-        )
+    def ready_chunks(self) -> list[ChatCompletionChunk]:
+        """The chunks that can be had without waiting, for callers that must not block; see `subscribe`.
 
-    def _last_chunks(
-        self, completion: ChatCompletion, finished: ChatCompletionChunk | None, started: set[int]
-    ) -> Iterator[ChatCompletionChunk]:
-        chunks = [finished] if finished else []
-        for choice in completion.choices:
-            if choice.index not in started:  # cancelled before it had any text
-                chunks.append(self._chunk(choice.index, Delta(role="assistant", content="")))
-                chunks.append(self._chunk(choice.index, Delta(), finish_reason=choice.finish_reason))
-        options = self.request.stream_options
-        if options is not None and options.include_usage:
-            # Only on request: clients that index choices[0] break on a chunk without choices.
-            chunks.append(self._chunk(0, Delta(), usage=completion.usage))
-            chunks[-1].choices = []
-        chunks[-1].atelico = completion.atelico
-        yield from chunks
+        Raises:
+            AtelicoError: the request failed.
+        """
+        chunks: list[ChatCompletionChunk] = []
+        while not self._stream.ended:
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(event, AtelicoError) and chunks:
+                self._events.put(event)  # what came before it is delivered first
+                break
+            chunks += self._chunks_of(event)
+        return chunks
+
+    @property
+    def all_read(self) -> bool:
+        """Whether the last chunk has been given out."""
+        return self._stream.ended
+
+    def subscribe(self, on_event: Callable[[], None]) -> None:
+        """Have `on_event` called after every event, and once now. It runs on the thread that decodes, so it must
+        return at once: set a flag, wake a loop."""
+        self._on_event = on_event
+        on_event()
+
+    def _chunks_of(self, event: TextEvent | FinishEvent | _Ending) -> list[ChatCompletionChunk]:
+        if isinstance(event, AtelicoError):
+            raise event
+        return self._stream.feed(event)
 
     # --- the decode side --------------------------------------------------------------------------------------
 
@@ -186,6 +134,11 @@ class Job:
     def cancelled(self) -> bool:
         """Whether the caller asked to stop."""
         return self._cancelled
+
+    @property
+    def started(self) -> bool:
+        """Whether work on the job has begun."""
+        return self._started
 
     @property
     def ended(self) -> bool:
@@ -201,6 +154,7 @@ class Job:
     def push(self, event: TextEvent | FinishEvent) -> None:
         """Hand the caller a delta."""
         self._events.put(event)
+        self._notify()
 
     def end(self, ending: ChatCompletion | AtelicoError) -> bool:
         """The one ending; later ones are ignored. Returns whether this one counted."""
@@ -210,4 +164,13 @@ class Job:
             self._ending = ending
         self._events.put(ending)
         self._ended.set()
+        self._notify()
         return True
+
+    def _notify(self) -> None:
+        on_event = self._on_event
+        if on_event is not None:
+            try:
+                on_event()
+            except Exception:  # whoever listens must not hurt those who decode
+                logger.exception("a subscriber of request %s failed", self.id)
