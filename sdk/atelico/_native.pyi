@@ -106,6 +106,7 @@ class Sampler:
 
         Raises:
             ValueError: a buffer has the wrong length or type, an argument is out of range, or no token is possible.
+            RuntimeError: another thread is in a call of this sampler.
         """
 
 def gumbel(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
@@ -115,3 +116,21 @@ def gumbel(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
         ValueError: seed or position is out of range.
         OverflowError: a token id is not between 0 and 2**32 - 1.
     """
+
+@final
+class AbortFlag:
+    """Stops a forward pass of llama.cpp from another thread. Must outlive the context that was given it."""
+
+    def __init__(self) -> None: ...
+    def set(self) -> None:
+        """Stop the pass that runs, and every later one until `clear`."""
+    def clear(self) -> None:
+        """Let passes run again."""
+    def is_set(self) -> bool:
+        """Whether it is raised."""
+    @property
+    def function(self) -> int:
+        """Address of the C function, `bool (*)(void *data)`, that reads the flag."""
+    @property
+    def data(self) -> int:
+        """Address to hand that function."""

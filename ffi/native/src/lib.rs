@@ -2,6 +2,7 @@
 //!
 //! This file only lists what the module exports. Everything below `python` is plain Rust and knows nothing of Python.
 
+mod abort;
 mod draw;
 mod history;
 mod logprobs;
@@ -18,6 +19,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<abort::AbortFlag>()?;
     module.add_class::<python::PySampler>()?;
     module.add_class::<python::PySampled>()?;
     module.add_function(wrap_pyfunction!(python::gumbel, module)?)

@@ -10,6 +10,7 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
+from atelico._native import AbortFlag
 from atelico.errors import InferenceError, ModelLoadError
 from atelico.runtime import library
 from atelico.runtime.model import Model
@@ -57,8 +58,8 @@ class Context:
         recurrent: whether a sequence cannot be cut at any position.
     """
 
-    def __init__(self, model: Model, options: ContextOptions, abort: AbortCallback | None = None) -> None:
-        """Allocate the memory.
+    def __init__(self, model: Model, options: ContextOptions, abort: AbortFlag | None = None) -> None:
+        """Allocate the memory. `abort`: stops a forward pass from another thread.
 
         Raises:
             ModelLoadError: it does not fit, or the model cannot generate.
@@ -90,7 +91,7 @@ class Context:
         self._handle: int | None = handle
         self._memory = llama_cpp.llama_get_memory(handle)
         self._n_vocab = model.vocabulary.n_tokens
-        self._abort = abort  # its function and flag must outlive the context
+        self._abort = abort  # must outlive the context
         self.n_lanes = options.n_lanes
         self.n_outputs = options.n_outputs
         self.n_ctx: int = llama_cpp.llama_n_ctx_seq(handle)
@@ -182,11 +183,3 @@ class Context:
         handle, self._handle = self._handle, None
         if handle is not None:
             llama_cpp.llama_free(handle)
-
-
-@dataclass(frozen=True)
-class AbortCallback:
-    """A C function `bool (void *data)` that llama.cpp asks between two graph nodes whether to stop, and its data."""
-
-    function: int
-    data: int
