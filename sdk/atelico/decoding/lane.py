@@ -1,0 +1,126 @@
+"""A lane: one choice of one request while it is decoded. Plain data with named counts; round.py moves it on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from atelico._native import Sampler
+from atelico.decoding.text import TextDelta, TextStream
+from atelico.grammar.matcher import Matcher
+from atelico.job import Job
+from atelico.protocol import FinishReason, TokenLogprob
+from atelico.speculation.draft import Proposer
+from atelico.speculation.registry import SpeculationPlan
+
+
+@dataclass
+class SpeculationStats:
+    """What drafting did for one lane. `accepted_by_source` counts accepted draft tokens by who guessed them."""
+
+    rounds: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    accepted_by_source: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Clock:
+    """Moments of one lane, by `time.perf_counter()`; 0 while they have not come."""
+
+    admitted_at: float = 0.0
+    first_token_at: float = 0.0
+    ended_at: float = 0.0
+
+
+@dataclass
+class Lane:
+    """One choice being generated.
+
+    Attributes:
+        tokens: prompt and output so far; the last one is not in memory yet.
+        n_prompt: how many of them are the prompt.
+        n_cached: how many of them are in the sequence's memory.
+        max_tokens: output tokens at most, already bounded by the context.
+        n_logprobs: candidates to report per token; None for no log-probabilities at all.
+        sequence: the memory sequence, once admitted.
+        content, reasoning: the text so far, as far as it is certain.
+        n_certain: output tokens that this text covers.
+        logprobs: one entry per output token, where they were asked for.
+    """
+
+    job: Job
+    choice: int
+    tokens: list[int]
+    n_prompt: int
+    max_tokens: int
+    sampler: Sampler
+    text: TextStream
+    plan: SpeculationPlan
+    proposers: list[Proposer]
+    matcher: Matcher | None = None
+    n_logprobs: int | None = None
+    sequence: int = -1
+    n_cached: int = 0
+    finish_reason: FinishReason | None = None
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    n_certain: int = 0
+    n_logprobs_sent: int = 0
+    n_taken: int = 0
+    stats: SpeculationStats = field(default_factory=SpeculationStats)
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def n_output(self) -> int:
+        """Output tokens so far; also the position that keys the random draw of the next one."""
+        return len(self.tokens) - self.n_prompt
+
+    @property
+    def n_remaining(self) -> int:
+        """Output tokens that may still come."""
+        return self.max_tokens - self.n_output
+
+    @property
+    def n_pending(self) -> int:
+        """Known tokens that are not in memory: the rest of the prompt, or the last committed token."""
+        return len(self.tokens) - self.n_cached
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether the prompt has been read: every round then starts with one pending token."""
+        return self.n_output > 0
+
+    @property
+    def speculates(self) -> bool:
+        """Whether rounds may carry drafts."""
+        return self.plan.reason is None
+
+    def finish(self, reason: FinishReason) -> None:
+        """Nothing more will be generated."""
+        self.finish_reason = reason
+        self.clock.ended_at = time.perf_counter()
+
+    def add_text(self, delta: TextDelta) -> None:
+        """Append text that has become certain."""
+        self.content.append(delta.content)
+        self.reasoning.append(delta.reasoning)
+        self.n_certain = delta.n_tokens
+
+    def complete_text(self) -> None:
+        """Release held text and drop the tokens that add nothing to it: those inside a stop string."""
+        self.add_text(self.text.finish())
+        del self.tokens[self.n_prompt + self.text.n_tokens :]
+        del self.logprobs[self.text.n_tokens :]
+        self.n_cached = min(self.n_cached, len(self.tokens))
+
+    def take_text(self) -> tuple[str, str]:
+        """Answer text and thoughts that were added since the last call."""
+        first, self.n_taken = self.n_taken, len(self.content)
+        return "".join(self.content[first:]), "".join(self.reasoning[first:])
+
+    def stop_speculating(self, reason: str) -> None:
+        """Decode plainly from here on, for this reason."""
+        self.plan = SpeculationPlan(self.plan.proposer, reason=reason)

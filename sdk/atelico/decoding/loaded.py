@@ -1,0 +1,139 @@
+"""A loaded model with everything its requests share: weights, memory, template, grammars, proposers' memories."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from atelico._native import AbortFlag
+from atelico.config import EngineConfig
+from atelico.errors import ConfigError, ModelLoadError
+from atelico.grammar.compiler import GrammarCompiler
+from atelico.grammar.vocabulary import GrammarVocabulary
+from atelico.models import thinking
+from atelico.models.gguf import GgufInfo
+from atelico.models.template import ChatTemplate
+from atelico.models.thinking import ThinkingFormat
+from atelico.runtime.context import Context, ContextOptions
+from atelico.runtime.model import Model, ModelOptions
+from atelico.runtime.threads import default_threads
+from atelico.speculation import gates
+from atelico.speculation.registry import Memories
+
+# A larger context costs memory at once, and games rarely need it; the configuration may ask for more.
+DEFAULT_N_CTX = 4096
+N_LANES = 1
+
+
+@dataclass
+class LoadedModel:
+    """What `load` makes. The decode thread owns `model` and `context`; the rest is safe from several threads."""
+
+    info: GgufInfo
+    model: Model
+    context: Context
+    template: ChatTemplate
+    thinking: ThinkingFormat | None
+    device: str
+    load_ms: float
+    ready_at: float
+    max_draft: int
+    memories: Memories = field(default_factory=Memories)
+
+    @functools.cached_property
+    def grammars(self) -> GrammarCompiler:
+        """Compiler and cache of this model's grammars; made at the first structured request."""
+        vocabulary = self.model.vocabulary
+        first_eos = [vocabulary.eos] if vocabulary.eos in vocabulary.eog else []
+        return GrammarCompiler(
+            GrammarVocabulary.build(
+                vocabulary.pieces(),
+                sorted(vocabulary.special),
+                [*first_eos, *sorted(vocabulary.eog - set(first_eos))],
+                vocabulary.bos,
+                vocabulary.tokenize,
+            )
+        )
+
+    def gate_target(self, *, structured: bool) -> gates.Target:
+        """What the gates look at for a request to this model."""
+        return gates.Target(
+            architecture=self.info.architecture,
+            name=self.info.name,
+            quantization=self.info.quantization,
+            device=self.device,
+            recurrent=self.model.recurrent,
+            batched_verify=self.model.batched_verify,
+            structured=structured,
+        )
+
+    def close(self) -> None:
+        """Free memory and weights."""
+        self.context.close()
+        self.model.close()
+
+
+def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bool], abort: AbortFlag) -> LoadedModel:
+    """Load the weights and allocate the memory.
+
+    Raises:
+        ConfigError: the configured context is longer than the model was trained for.
+        ModelLoadError: the file cannot be loaded, or cannot chat.
+        CancelledError: `on_progress` returned False.
+    """
+    started = time.perf_counter()
+    if info.is_embedding or info.kind != "model":
+        raise ModelLoadError(
+            f"{info.path.name} is not a model that generates text ({info.kind}, {info.architecture}).",
+            param="model",
+            hint="Use a chat model.",
+        )
+    if info.n_ctx_train and config.n_ctx > info.n_ctx_train:
+        raise ConfigError(
+            f"n_ctx is {config.n_ctx}, but {info.path.name} was trained for {info.n_ctx_train} tokens.",
+            hint="Use a smaller n_ctx, or 0 for the default.",
+        )
+    model = Model(info.path, ModelOptions(n_gpu_layers=config.n_gpu_layers), on_progress)
+    try:
+        context = Context(model, _context_options(info, model, config), abort)
+    except BaseException:
+        model.close()
+        raise
+    vocabulary = model.vocabulary
+    template = ChatTemplate.for_model(
+        info,
+        bos_token=vocabulary.text(vocabulary.bos) if vocabulary.bos is not None else "",
+        eos_token=vocabulary.text(vocabulary.eos) if vocabulary.eos is not None else "",
+    )
+    ready_at = time.perf_counter()
+    return LoadedModel(
+        info=info,
+        model=model,
+        context=context,
+        template=template,
+        thinking=thinking.detect(template.text),
+        device=config.device or model.device,
+        load_ms=(ready_at - started) * 1000,
+        ready_at=ready_at,
+        max_draft=config.max_draft,
+    )
+
+
+def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> ContextOptions:
+    max_rows = N_LANES * (config.max_draft + 1)
+    target = gates.Target(
+        info.architecture, info.name, info.quantization, config.device or model.device, model.recurrent, True
+    )
+    # Rollback slots multiply the recurrent state's memory, so only a model that may speculate gets them.
+    n_rollback = config.max_draft if model.recurrent and gates.veto(target) is None else 0
+    return ContextOptions(
+        n_ctx=config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX),
+        # llama.cpp aborts unless a batch holds more rows than there are rollback slots.
+        n_batch=max(config.n_batch, max_rows, n_rollback + 2),
+        n_lanes=N_LANES,
+        n_outputs=max_rows,
+        n_threads=config.n_threads or default_threads(),
+        n_rollback=n_rollback,
+    )

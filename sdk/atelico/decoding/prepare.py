@@ -1,0 +1,117 @@
+"""From a request to lanes: render, tokenise, compile the grammar, choose sampler and proposers. No llama.cpp decode."""
+
+from __future__ import annotations
+
+from atelico.decoding.lane import Lane
+from atelico.decoding.loaded import LoadedModel
+from atelico.decoding.options import build_sampler, pick_seed
+from atelico.decoding.text import TextStream
+from atelico.errors import ContextOverflowError
+from atelico.grammar.compiler import CompiledGrammar
+from atelico.job import Job
+from atelico.models.template import Segment
+from atelico.models.thinking import ThinkSplitter, starts_inside
+from atelico.protocol import ChatRequest
+from atelico.runtime.vocabulary import Vocabulary
+from atelico.speculation import gates, registry
+from atelico.speculation.registry import SpeculationPlan
+
+
+def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]:
+    """The lanes of `job`, one per choice, and the warnings for its response.
+
+    Raises:
+        InvalidRequestError: the chat template refuses the messages, or a field does not fit this model.
+        ContextOverflowError: the prompt leaves no room for an answer.
+        SchemaError: the schema of `response_format` cannot be enforced.
+    """
+    request = job.request
+    segments = loaded.template.render_segments(request.messages, template_kwargs=request.chat_template_kwargs)
+    prompt = _tokenize(segments, loaded)
+    room = loaded.context.n_ctx - len(prompt)
+    if room < 1:
+        raise ContextOverflowError(
+            f"The prompt has {len(prompt)} tokens; the context of this model holds {loaded.context.n_ctx} "
+            "and needs room for an answer.",
+            param="messages",
+            hint="Shorten the messages, or configure a larger n_ctx.",
+        )
+    inside = loaded.thinking is not None and starts_inside(loaded.thinking, "".join(s.text for s in segments))
+    grammar = _grammar(request, loaded, inside=inside)
+    plan = _plan(request, loaded, structured=grammar is not None)
+    seed = pick_seed(request)
+    return [
+        _lane(
+            job, loaded, choice, prompt, min(request.token_limit() or room, room), seed + choice, grammar, plan, inside
+        )
+        for choice in range(request.n or 1)
+    ], grammar.warnings if grammar is not None else ()
+
+
+def _tokenize(segments: list[Segment], loaded: LoadedModel) -> list[int]:
+    vocabulary = loaded.model.vocabulary
+    bos = (
+        [vocabulary.bos] if vocabulary.adds_bos and not loaded.template.adds_bos and vocabulary.bos is not None else []
+    )
+    if any(segment.is_user_text and _has_special(segment.text, vocabulary) for segment in segments):
+        # A player who types "<|im_end|>" must not end the turn: only the template's own text makes control tokens.
+        parts = [vocabulary.tokenize(segment.text, special=not segment.is_user_text) for segment in segments]
+        return bos + [token for part in parts for token in part]
+    # Otherwise in one piece, so that the tokens are the very ones the model was trained on.
+    return bos + vocabulary.tokenize("".join(segment.text for segment in segments), special=True)
+
+
+def _has_special(text: str, vocabulary: Vocabulary) -> bool:
+    return vocabulary.tokenize(text, special=True) != vocabulary.tokenize(text, special=False)
+
+
+def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> CompiledGrammar | None:
+    tags = (loaded.thinking.open, loaded.thinking.close, inside) if loaded.thinking is not None else None
+    if request.response_format is None:
+        return None
+    return loaded.grammars.compile(request.response_format, thinking=tags)
+
+
+def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
+    plan = registry.plan(request.speculative, loaded.max_draft)
+    if plan.reason is None:
+        reason = gates.veto(loaded.gate_target(structured=structured))
+        if reason is not None:
+            return SpeculationPlan(plan.proposer, reason=reason)
+    return plan
+
+
+def _lane(
+    job: Job,
+    loaded: LoadedModel,
+    choice: int,
+    prompt: list[int],
+    max_tokens: int,
+    seed: int,
+    grammar: CompiledGrammar | None,
+    plan: SpeculationPlan,
+    inside: bool,
+) -> Lane:
+    request = job.request
+    sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
+    sampler.prime(prompt)
+    proposers = registry.build(plan.proposer, loaded.memories, len(prompt)) if plan.proposer and not plan.reason else []
+    for proposer in proposers:
+        proposer.observe(prompt)
+    stops = request.stop_strings()
+    if loaded.template.turn_end is not None:
+        stops.append(loaded.template.turn_end)
+    splitter = ThinkSplitter(loaded.thinking, inside=inside) if loaded.thinking is not None else None
+    return Lane(
+        job=job,
+        choice=choice,
+        tokens=list(prompt),
+        n_prompt=len(prompt),
+        max_tokens=max_tokens,
+        sampler=sampler,
+        text=TextStream(stops, splitter),
+        plan=plan,
+        proposers=proposers,
+        matcher=grammar.matcher() if grammar is not None else None,
+        n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+    )

@@ -1,0 +1,191 @@
+"""One round: plan, decode, verify, commit, roll back. Exactness rests on this file.
+
+Every lane puts `[pending token, draft...]` into one batch with logits on every row; its rows are then sampled one after
+the other through the lane's own sampler and grammar until a sample differs from the draft (sample-and-match). Each
+sample sees the same history as in plain decoding, so speculation changes the speed and never the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from atelico._native import Sampled
+from atelico.decoding.lane import Lane
+from atelico.protocol import TokenLogprob, TopLogprob
+from atelico.runtime.context import Context, Logits, Row
+from atelico.runtime.vocabulary import Vocabulary
+from atelico.speculation.compose import compose
+from atelico.speculation.draft import Draft
+
+logger = logging.getLogger(__name__)
+
+Masks = npt.NDArray[np.int32]
+
+
+@dataclass
+class Turn:
+    """A lane's part of one round: the pending tokens it feeds and the draft after them.
+
+    `samples`: whether the last pending token is among them, so that the round ends in new tokens.
+    """
+
+    lane: Lane
+    n_fed: int
+    draft: Draft
+    samples: bool
+    masks: Future[Masks] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the batch."""
+        return self.n_fed + len(self.draft)
+
+    @property
+    def n_outputs(self) -> int:
+        """Rows with logits: the last pending token and every draft token."""
+        return 1 + len(self.draft) if self.samples else 0
+
+
+def plan_round(lanes: Sequence[Lane], context: Context) -> list[Turn]:
+    """Which tokens each lane feeds: decoding lanes first, then as much of the prompts as the batch has room for.
+
+    Every limit at whose crossing llama.cpp aborts the process bounds the plan here: rows and outputs of a batch, the
+    length of a sequence, and the depth to which recurrent memory can be rolled back.
+    """
+    rows_left, outputs_left = context.n_batch, context.n_outputs
+    turns: list[Turn] = []
+    decoding = [lane for lane in lanes if lane.is_decoding]
+    for i, lane in enumerate(decoding):
+        waiting = len(decoding) - i - 1  # lanes after this one need a row and an output each
+        budget = min(
+            lane.plan.k if lane.speculates else 0,
+            lane.n_remaining - 1,
+            context.n_ctx - len(lane.tokens),
+            rows_left - 1 - waiting,
+            outputs_left - 1 - waiting,
+            context.n_rollback,
+        )
+        turn = Turn(lane, lane.n_pending, _draft(lane, budget), samples=True)
+        turns.append(turn)
+        rows_left -= turn.n_rows
+        outputs_left -= turn.n_outputs
+    for lane in lanes:
+        if lane.is_decoding or rows_left <= 0:
+            continue
+        n_fed = min(lane.n_pending, rows_left)
+        samples = n_fed == lane.n_pending
+        if samples and outputs_left <= 0:
+            n_fed, samples = n_fed - 1, False
+        if n_fed > 0:
+            turns.append(Turn(lane, n_fed, Draft(), samples))
+            rows_left -= n_fed
+            outputs_left -= samples
+    return turns
+
+
+def _draft(lane: Lane, budget: int) -> Draft:
+    if budget <= 0:
+        return Draft()
+    try:
+        return compose(lane.proposers, lane.matcher, budget)
+    except Exception:  # a defect in a proposer costs speed, never the request
+        logger.exception("proposer '%s' failed; the request goes on without speculation", lane.plan.proposer)
+        lane.stop_speculating(f"proposer '{lane.plan.proposer}' failed")
+        return Draft()
+
+
+def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits | None:
+    """One forward pass over all turns. Grammar masks are computed by `helper` meanwhile; both release the GIL.
+
+    Returns:
+        The logits of all turns' outputs in order, or None when the pass was aborted.
+    """
+    rows: list[Row] = []
+    for turn in turns:
+        lane, first = turn.lane, turn.lane.n_cached
+        tokens = [*lane.tokens[first : first + turn.n_fed], *turn.draft.tokens]
+        first_output = turn.n_rows - turn.n_outputs
+        rows += [Row(token, first + i, lane.sequence, i >= first_output) for i, token in enumerate(tokens)]
+        if lane.matcher is not None and turn.samples:
+            turn.masks = helper.submit(lane.matcher.masks, list(turn.draft.tokens))
+    try:
+        return context.decode(rows)
+    finally:
+        wait([turn.masks for turn in turns if turn.masks is not None])  # nobody else may touch the matcher meanwhile
+
+
+def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary) -> None:
+    """Sample the rows of `turn` in order and commit each sample, until one differs from the draft or the lane ends.
+
+    Args:
+        logits: of this turn's outputs, float32 [n_outputs, n_vocab].
+    """
+    lane, draft = turn.lane, turn.draft
+    lane.n_cached += turn.n_fed
+    if not turn.samples:
+        return
+    masks = turn.masks.result() if turn.masks is not None else None
+    if draft:
+        lane.stats.rounds += 1
+        lane.stats.proposed += len(draft)
+    n_before, ended = len(lane.tokens), False
+    for i, row in enumerate(logits):
+        mask = masks[i] if masks is not None else None
+        sample = lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+        if ended := sample.token in vocabulary.eog:
+            lane.finish("stop")
+            break
+        _commit(lane, sample, vocabulary)
+        matched = i < len(draft) and sample.token == draft.tokens[i]
+        if matched:
+            lane.stats.accepted += 1
+            lane.stats.accepted_by_source[draft.sources[i]] += 1
+        if not matched or lane.finish_reason is not None:
+            break
+    # As in plain decoding, the last committed token stays pending, even where it was an accepted draft token.
+    lane.n_cached = len(lane.tokens) - (0 if ended else 1)
+    for proposer in lane.proposers:
+        proposer.observe(lane.tokens[n_before:])
+
+
+def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:
+    """`sample` is part of the answer: history, grammar, text and limits take note of it."""
+    if not lane.clock.first_token_at:
+        lane.clock.first_token_at = time.perf_counter()
+    lane.tokens.append(sample.token)
+    lane.sampler.accept(sample.token)
+    if lane.matcher is not None:
+        lane.matcher.consume(sample.token)
+    if lane.n_logprobs is not None:
+        lane.logprobs.append(_logprob(sample, vocabulary))
+    lane.add_text(lane.text.feed(vocabulary.piece(sample.token)))
+    if lane.text.stopped or (lane.matcher is not None and lane.matcher.is_complete):
+        lane.finish("stop")
+    elif lane.n_remaining <= 0:
+        lane.finish("length")
+
+
+def _logprob(sample: Sampled, vocabulary: Vocabulary) -> TokenLogprob:
+    def described(token: int) -> tuple[str, list[int]]:
+        piece = vocabulary.piece(token)
+        return piece.decode(errors="replace") or vocabulary.text(token), list(piece)
+
+    token, data = described(sample.token)
+    assert sample.logprob is not None
+    return TokenLogprob(
+        token=token,
+        logprob=sample.logprob,
+        bytes=data,
+        top_logprobs=[
+            TopLogprob(token=text, logprob=logprob, bytes=content)
+            for candidate, logprob in sample.top
+            for text, content in (described(candidate),)
+        ],
+    )

@@ -1,0 +1,217 @@
+"""The two threads of one model. One loads it and decodes; the other prepares requests, so that tokenising a long prompt
+or compiling a schema does not stall the lanes that run."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from atelico._native import AbortFlag
+from atelico.config import EngineConfig
+from atelico.decoding.answer import RequestFacts, end_unstarted
+from atelico.decoding.loaded import LoadedModel, load
+from atelico.decoding.loop import DecodeLoop, Group
+from atelico.decoding.prepare import prepare
+from atelico.errors import AtelicoError, BusyError, CancelledError, InternalError, ShuttingDownError
+from atelico.job import Job
+from atelico.models.catalog import ModelRef
+from atelico.models.gguf import read_gguf
+
+logger = logging.getLogger(__name__)
+
+State = Literal["loading", "ready", "failed", "closed"]
+
+
+class ModelWorker:
+    """A model from its first request to its unloading.
+
+    Attributes:
+        ref: which file it is.
+        progress: share of the loading done, 0 to 1.
+    """
+
+    def __init__(self, ref: ModelRef, config: EngineConfig, on_failed: Callable[[ModelWorker], None]) -> None:
+        """Start loading at once. `on_failed` is called on the loading thread when that does not work."""
+        self.ref = ref
+        self.progress = 0.0
+        self._config = config
+        self._on_failed = on_failed
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._open: set[Job] = set()
+        self._lock = threading.Lock()
+        self._settled = threading.Event()  # loaded, failed or closed
+        self._closing = False
+        self._abort = AbortFlag()
+        self._error: AtelicoError | None = None
+        self._loaded: LoadedModel | None = None
+        self._loop: DecodeLoop | None = None
+        self._threads = [
+            threading.Thread(target=self._decode_thread, name=f"atelico-decode-{ref.name}", daemon=True),
+            threading.Thread(target=self._prepare_thread, name=f"atelico-prepare-{ref.name}", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def state(self) -> State:
+        """Where in its life this model is."""
+        if self._closing:
+            return "closed"
+        if self._error is not None:
+            return "failed"
+        return "ready" if self._loaded is not None else "loading"
+
+    @property
+    def error(self) -> AtelicoError | None:
+        """Why loading failed."""
+        return self._error
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The model once it is ready; for inspection, since its owner is the decode thread."""
+        return self._loaded
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until loading has ended, well or badly. False when it has not within `timeout` seconds."""
+        return self._settled.wait(timeout)
+
+    def submit(self, job: Job) -> None:
+        """Queue `job`; it always gets an ending.
+
+        Raises:
+            BusyError: too many requests are waiting.
+            ShuttingDownError: the model is being unloaded.
+        """
+        with self._lock:
+            self._open = {known for known in self._open if not known.ended}
+            if self._closing:
+                raise ShuttingDownError(f"The model {self.ref.name} is being unloaded.")
+            if self._error is not None:
+                raise self._error
+            if len(self._open) >= self._config.max_queue:
+                raise BusyError(
+                    f"{len(self._open)} requests are waiting for {self.ref.name}, the most that may.",
+                    hint="Wait for answers, or raise max_queue.",
+                )
+            self._open.add(job)
+            self._inbox.put(job)
+
+    def cancel(self, job: Job) -> None:
+        """`job` has been cancelled: interrupt the forward pass it may be in, or end it here if it waits."""
+        if job.started:
+            self._abort.set()
+        else:
+            end_unstarted(job)
+
+    def close(self, timeout: float | None = None) -> bool:
+        """End every job, stop the threads and free the model.
+
+        Args:
+            timeout: seconds to wait at most; the threads go on ending by themselves after that.
+
+        Returns:
+            Whether everything has ended.
+        """
+        with self._lock:
+            self._closing = True
+        self._inbox.put(None)
+        if self._loop is not None:
+            self._loop.close()
+        self._abort.set()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    # --- decode thread ----------------------------------------------------------------------------------------
+
+    def _decode_thread(self) -> None:
+        try:
+            self._load()
+        except AtelicoError as error:
+            self._end_in(error)
+            return
+        except Exception as error:
+            logger.exception("a defect kept %s from loading", self.ref.path)
+            self._end_in(InternalError(f"Loading {self.ref.name} failed for a defect of atelico: {error}."))
+            return
+        assert self._loaded is not None and self._loop is not None
+        self._settled.set()
+        try:
+            self._loop.run()
+        except Exception:
+            logger.exception("the decode loop of %s ended for a defect", self.ref.name)
+            self._end_in(InternalError("The decode loop ended for a defect of atelico; see the log."))
+        finally:
+            self._threads[1].join()  # it may still tokenise with the vocabulary
+            self._end_open(ShuttingDownError("The engine was closed while the request ran."))
+            self._loaded.close()
+
+    def _load(self) -> None:
+        def on_progress(share: float) -> bool:
+            self.progress = share
+            return not self._closing
+
+        info = read_gguf(self.ref.path)
+        loaded = load(info, self._config, on_progress, self._abort)
+        logger.info(
+            "loaded %s (%s, %s) in %.0f ms: context %d, %s",
+            self.ref.name,
+            info.architecture,
+            info.quantization,
+            loaded.load_ms,
+            loaded.context.n_ctx,
+            loaded.device,
+        )
+        loop = DecodeLoop(loaded.context, loaded.model.vocabulary, self._abort)
+        with self._lock:
+            self._loaded, self._loop = loaded, loop
+            if self._closing:
+                loop.close()
+
+    def _end_in(self, error: AtelicoError) -> None:
+        """Loading failed or decoding broke: everybody who waits gets `error`, and the engine forgets this worker."""
+        if isinstance(error, CancelledError):
+            error = ShuttingDownError("The engine was closed while the model was loading.")
+        with self._lock:
+            self._error = error
+        self._settled.set()
+        self._inbox.put(None)
+        self._on_failed(self)
+        self._end_open(error)
+
+    def _end_open(self, error: AtelicoError) -> None:
+        with self._lock:
+            jobs, self._open = self._open, set()
+        for job in jobs:
+            job.end(error)
+
+    # --- prepare thread ---------------------------------------------------------------------------------------
+
+    def _prepare_thread(self) -> None:
+        while (job := self._inbox.get()) is not None:
+            self._settled.wait()
+            if self._loaded is None or self._loop is None:
+                return
+            if job.start():
+                self._prepare(job, self._loaded, self._loop)
+
+    def _prepare(self, job: Job, loaded: LoadedModel, loop: DecodeLoop) -> None:
+        try:
+            lanes, warnings = prepare(job, loaded)
+        except AtelicoError as error:
+            job.end(error)
+            return
+        except Exception:
+            logger.exception("a defect kept request %s from starting", job.id)
+            job.end(InternalError("The request could not be prepared for a defect of atelico; see the log."))
+            return
+        loop.submit(Group(job, lanes, RequestFacts(loaded.device, self._load_ms_of(job, loaded), warnings)))
+
+    def _load_ms_of(self, job: Job, loaded: LoadedModel) -> float:
+        """How long `job` waited for the loading."""
+        return round(max(0.0, min(loaded.load_ms, (loaded.ready_at - job.submitted_at) * 1000)), 3)

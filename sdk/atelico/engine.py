@@ -1,0 +1,190 @@
+"""Engine: requests in, jobs out. Owns the loaded models; client, CLI, server and C ABI all enter here."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from atelico.config import EngineConfig, load_config
+from atelico.decoding.worker import ModelWorker, State
+from atelico.errors import AtelicoError, ShuttingDownError
+from atelico.job import Job
+from atelico.models.catalog import Catalog, ModelRef
+from atelico.protocol import ChatCompletion, ChatRequest, decode_request
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Where a model is in its life. `progress`: share of the loading done, 0 to 1. `error`: why loading failed."""
+
+    state: State | None
+    progress: float
+    error: AtelicoError | None = None
+
+
+class Engine:
+    """Answers chat requests with models on this machine. Safe from any thread; also a context manager.
+
+    with Engine() as engine:
+        answer = engine.chat_completion({"model": "SmolLM2-135M-Instruct", "messages": [...]})
+    """
+
+    def __init__(self, config: EngineConfig | None = None) -> None:
+        """`config`: None reads the user's configuration (see config.load_config). Nothing is loaded yet."""
+        self.config = load_config() if config is None else config
+        self._catalog = Catalog(self.config.aliases, self.config.folders(), cache_dir=self.config.cache_folder())
+        self._workers: dict[str, ModelWorker] = {}
+        self._failed: dict[str, AtelicoError] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        # Threads that decode while the interpreter shuts down would crash it.
+        atexit.register(_close_at_exit, weakref.ref(self))
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def submit(self, request: bytes | str | Mapping[str, Any] | ChatRequest) -> Job:
+        """Start a request and return at once; its model is loaded where it is not yet.
+
+        Raises:
+            InvalidRequestError: the request is malformed.
+            ModelNotFoundError: no such model.
+            BusyError: too many requests are waiting.
+            ShuttingDownError: the engine is closed.
+        """
+        checked = request if isinstance(request, ChatRequest) else decode_request(request)
+        worker = self._worker(checked.model)
+        job = Job(checked, on_cancel=worker.cancel)
+        worker.submit(job)
+        return job
+
+    def chat_completion(
+        self, request: bytes | str | Mapping[str, Any] | ChatRequest, timeout: float | None = None
+    ) -> ChatCompletion:
+        """The answer to a request.
+
+        Args:
+            timeout: seconds to wait at most; the request is then cancelled.
+
+        Raises:
+            TimeoutError: no answer within `timeout`.
+            AtelicoError: see `submit`; or the request failed later.
+        """
+        job = self.submit(request)
+        try:
+            return job.result(timeout)
+        except BaseException:
+            job.cancel()
+            raise
+
+    # --- models -----------------------------------------------------------------------------------------------
+
+    def models(self) -> list[ModelRef]:
+        """Every model that a request can name."""
+        return self._catalog.list()
+
+    def resolve(self, name: str) -> ModelRef:
+        """The file that `name` means.
+
+        Raises:
+            ModelNotFoundError: none.
+        """
+        return self._catalog.resolve(name)
+
+    def load_model(self, name: str) -> None:
+        """Start loading a model and return at once; `model_state` follows it.
+
+        Raises:
+            ModelNotFoundError: no such model.
+        """
+        self._worker(name)
+
+    def model_state(self, name: str) -> ModelState:
+        """How far the loading of a model is. A state of None means that nobody has asked for it yet."""
+        key = str(self._catalog.resolve(name).path)
+        with self._lock:
+            worker, error = self._workers.get(key), self._failed.get(key)
+        if worker is not None:
+            return ModelState(worker.state, worker.progress, worker.error)
+        return ModelState("failed" if error else None, 0.0, error)
+
+    def wait_for_model(self, name: str, timeout: float | None = None) -> None:
+        """Load a model and wait until it is ready.
+
+        Raises:
+            TimeoutError: not within `timeout` seconds; loading goes on.
+            AtelicoError: it cannot be loaded.
+        """
+        worker = self._worker(name)
+        if not worker.wait(timeout):
+            raise TimeoutError(f"{name} was not loaded within {timeout} seconds.")
+        if worker.error is not None:
+            raise worker.error
+
+    def unload_model(self, name: str, timeout: float | None = None) -> bool:
+        """End the requests of a model and free its memory. False when it was not loaded or `timeout` seconds passed."""
+        key = str(self._catalog.resolve(name).path)
+        with self._lock:
+            worker = self._workers.pop(key, None)
+        return worker is not None and worker.close(timeout)
+
+    def _worker(self, name: str) -> ModelWorker:
+        ref = self._catalog.resolve(name)
+        key = str(ref.path)
+        with self._lock:
+            if self._closed:
+                raise ShuttingDownError("The engine is closed.", hint="Make a new Engine.")
+            worker = self._workers.get(key)
+            if worker is None:
+                # A file that could not be loaded is tried again: it may have been mended meanwhile.
+                self._failed.pop(key, None)
+                worker = self._workers[key] = ModelWorker(ref, self.config, self._forget)
+            return worker
+
+    def _forget(self, failed: ModelWorker) -> None:
+        key = str(failed.ref.path)
+        with self._lock:
+            if self._workers.get(key) is failed:
+                del self._workers[key]
+            if failed.error is not None:
+                self._failed[key] = failed.error
+
+    # --- end --------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = None) -> bool:
+        """End every request in ShuttingDownError and free all models. Safe to call twice.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Returns:
+            Whether everything has ended.
+        """
+        with self._lock:
+            self._closed = True
+            workers, self._workers = list(self._workers.values()), {}
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ended = [w.close(None if deadline is None else max(0.0, deadline - time.monotonic())) for w in workers]
+        return all(ended)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _close_at_exit(reference: weakref.ref[Engine]) -> None:
+    engine = reference()
+    if engine is not None:
+        engine.close(timeout=10.0)
