@@ -186,6 +186,11 @@ def test_tools_are_none_rather_than_undefined() -> None:
     assert chat.render([user("!")]) == "none!"
 
 
+def test_template_that_expects_a_list_of_tools_gets_an_empty_one() -> None:
+    chat = template("{% for tool in tools %}{{ tool.name }}{% endfor %}{{ messages[0].content }}")
+    assert chat.render([user("Hi")]) == "Hi"
+
+
 def test_template_kwargs_reach_the_template_and_cannot_replace_messages() -> None:
     chat = template(REASONING)
     assert chat.render([user("Hi")], template_kwargs={"enable_thinking": True}).endswith("<think>\n")
@@ -240,6 +245,13 @@ def test_neighbours_are_joined_and_system_moved_only_where_refused() -> None:
     told = [system("S"), user("a"), user("b")]
     assert template(ALTERNATING).render(told) == "[user]S\n\na\n\nb\n"
     assert template(TRIMMING).render(told) == "<system>S</><user>a</><user>b</>"
+
+
+def test_empty_answer_is_left_out_where_refused() -> None:
+    needs_text = template(
+        "{% for m in messages %}{{ m.content or raise_exception('Assistant message must have content') }};{% endfor %}"
+    )
+    assert needs_text.render([user("a"), assistant(None), user("b")]) == "a\n\nb;"
 
 
 def test_system_text_that_a_template_drops_moves_into_the_user_turn() -> None:

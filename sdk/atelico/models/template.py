@@ -96,7 +96,12 @@ class ChatTemplate:
         self._sandbox = TemplateSandbox()
         self._template: Template = self._sandbox.from_string(text)
         self._lock = threading.Lock()
-        self.adds_bos = self._begins_with(bos_token)
+        self._no_tools: list[Any] | None = None  # most templates ask `is not none` ...
+        try:
+            self.adds_bos = self._begins_with(bos_token)
+        except TypeError:
+            self._no_tools = []  # ... and some go through the tools without asking
+            self.adds_bos = self._begins_with(bos_token)
 
     @staticmethod
     def for_model(info: GgufInfo, *, bos_token: str = "", eos_token: str = "") -> ChatTemplate:
@@ -131,8 +136,9 @@ class ChatTemplate:
     ) -> str:
         """The prompt for `messages`.
 
-        Where the template refuses them as they are, they are reshaped as little as needed: neighbours of the same
-        role are joined by an empty line, then system text moves into the first user message.
+        Where the template refuses them as they are, they are reshaped as little as needed: empty answers are left
+        out and neighbours of the same role joined by an empty line; then system text moves into the first user
+        message, which is made where the assistant begins.
 
         Args:
             messages: the dialogue, at least one message.
@@ -177,7 +183,7 @@ class ChatTemplate:
         dialogue = [_plain_message(message, keeps_developer) for message in messages]
         refusal: Exception | None = None
         silent: tuple[list[dict[str, Any]], str] | None = None
-        for candidate in (dialogue, _joined(dialogue), _without_system(dialogue)):
+        for candidate in filter(None, (dialogue, _joined(dialogue), _without_system(dialogue))):
             try:
                 text = self._run(candidate, variables)
             except Exception as error:  # a template may fail in any way; its first words count
@@ -209,12 +215,12 @@ class ChatTemplate:
         return bool(bos_token) and prompt.startswith(bos_token)
 
     def _variables(self, add_generation_prompt: bool, template_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-        """All a template sees but the messages; tools and documents are None, since templates ask `is not none`."""
+        """All a template sees but the messages."""
         for name in template_kwargs or ():
             if name in _RESERVED:
                 param = f"chat_template_kwargs.{name}"
                 raise InvalidRequestError(f"{param} would replace a variable of the request.", param=param)
-        common = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
+        common = {"tools": self._no_tools, "documents": None, "add_generation_prompt": add_generation_prompt}
         return {**common, **self._tokens, **(template_kwargs or {})}
 
     def _segments(
@@ -333,9 +339,11 @@ def _arguments(text: str) -> Any:
 
 
 def _joined(dialogue: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Neighbours of one role as one message; tool results and tool calls stay apart."""
+    """Neighbours of one role as one message, empty answers left out; tool results and tool calls stay apart."""
     joined: list[dict[str, Any]] = []
     for message in dialogue:
+        if message["role"] == "assistant" and not message["content"] and "tool_calls" not in message:
+            continue
         before = joined[-1] if joined else None
         mergeable = before is not None and before["role"] == message["role"] != "tool"
         if before is None or not mergeable or "tool_calls" in before or "tool_calls" in message:
