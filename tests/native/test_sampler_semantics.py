@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,8 +133,7 @@ def test_large_vocabularies_agree_with_the_reference(n_vocab: int, case: Case) -
     mask = rng.integers(-(2**31), 2**31, math.ceil(n_vocab / 32)).astype(np.int32)
     likely = np.argsort(-row)[:200]
     history = tuple(int(token) for token in likely[::3])
-    object.__setattr__(case, "output", history)
-    object.__setattr__(case, "logit_bias", {int(likely[0]): -2.0, int(likely[1]): 1.0})
+    case = replace(case, output=history, logit_bias={int(likely[0]): -2.0, int(likely[1]): 1.0})
     sampler = case.sampler(n_vocab)
     for position, allowed in enumerate([None, mask]):
         found = sampler.sample(row, allowed, position=position, n_logprobs=20)
