@@ -33,8 +33,19 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         n_ctx: tokens of context per request; 0 takes the model's own, at most 4,096.
         n_threads: threads that decode; 0 takes the physical cores minus one, so that the renderer keeps one.
         n_gpu_layers: layers on the GPU, if there is one; -1 for all.
-        n_batch: prompt tokens read in one forward pass; also how long a cancel may wait.
+        n_batch: rows of the largest forward pass, so also the prompt tokens read in one.
+        n_lanes: requests that are decoded at the same time; more wait.
+        kv_tokens: tokens of memory that running requests and kept prefixes share; 0 takes twice `n_ctx`.
+        n_kept: finished dialogues whose memory is kept, besides the running lanes, for others to continue or share.
+        prefill_chunk: prompt tokens read per round while other lanes generate, so that they go on meanwhile.
+        low_priority: run the decode threads below normal priority, so that the game's own threads go first.
         max_draft: the largest draft of one request, whatever `k` it asks for.
+        spec_min_yield, spec_yield_rounds: a request whose drafts bring fewer accepted tokens per round than this, after
+            so many rounds, stops drafting; two such requests in a row abandon the proposer for a while.
+        spec_min_speedup: drafts are verified only where they are expected to be so many times faster than none.
+        spec_reprobe, spec_reprobe_max: requests after which an abandoned proposer is tried again, doubling up to the
+            maximum.
+        spec_max_lanes: speculate only while at most so many lanes run; 0 leaves it to the measurement.
         max_queue: requests that may wait; one more is refused with BusyError.
         cache_dir: where assembled models are kept; empty takes the user's cache folder.
         device: overrides what the gates take for the device, for tests; empty asks llama.cpp.
@@ -46,7 +57,18 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     n_threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     n_gpu_layers: Annotated[int, Meta(ge=-1, le=100_000)] = -1
     n_batch: Annotated[int, Meta(ge=1, le=65_536)] = 256
+    n_lanes: Annotated[int, Meta(ge=1, le=64)] = 4
+    kv_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    n_kept: Annotated[int, Meta(ge=0, le=128)] = 8
+    prefill_chunk: Size = 64
+    low_priority: bool = True
     max_draft: Annotated[int, Meta(ge=0, le=256)] = 16
+    spec_min_yield: Annotated[float, Meta(ge=0.0)] = 0.75
+    spec_yield_rounds: Size = 24
+    spec_min_speedup: Annotated[float, Meta(ge=0.0)] = 1.08
+    spec_reprobe: Size = 32
+    spec_reprobe_max: Size = 1024
+    spec_max_lanes: Annotated[int, Meta(ge=0)] = 0
     max_queue: Size = 256
     cache_dir: str = ""
     device: str = ""

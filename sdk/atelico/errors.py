@@ -97,6 +97,12 @@ class InferenceError(AtelicoError):
     c_result = -5
 
 
+class MemoryFullError(InferenceError):
+    """The model's memory has no cell left for the next token."""
+
+    code = "memory_full"
+
+
 class CancelledError(AtelicoError):
     """The request was cancelled before it had an answer."""
 

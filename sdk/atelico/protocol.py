@@ -126,6 +126,28 @@ class JsonSchemaFormat(Struct, tag="json_schema"):
     json_schema: JsonSchema
 
 
+Priority = Literal["high", "normal", "low"]
+
+
+class RequestOptions(Struct):
+    """Our own options of a request, its `atelico` field.
+
+    `priority`: who starts first among those that wait, and whose prompt is read first. `governor` "off": verify as many
+    draft tokens as `k` says, whether they pay or not. `max_cpu`: share of the time that decoding may take, the rest is
+    slept. `frame_budget_ms`: the same, said as milliseconds out of each frame of a 60 Hz loop.
+    """
+
+    priority: Priority | None = None
+    governor: Literal["on", "off"] | None = None
+    max_cpu: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    frame_budget_ms: Annotated[float, Meta(gt=0.0, le=1000 / 60)] | None = None
+
+    def duty(self) -> float:
+        """The share of the time that decoding may take, 0 to 1."""
+        frame = self.frame_budget_ms * 60 / 1000 if self.frame_budget_ms is not None else 1.0
+        return min(self.max_cpu if self.max_cpu is not None else 1.0, frame)
+
+
 ResponseFormat = TextFormat | JsonObjectFormat | JsonSchemaFormat
 
 
@@ -143,6 +165,8 @@ class ChatRequest(Struct, kw_only=True):
     messages: Annotated[list[Message], Meta(min_length=1)]
     speculative: Speculative | None = None
     response_format: ResponseFormat | None = None
+    atelico: RequestOptions | None = None
+    cache_prompt: bool | None = None
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
@@ -155,7 +179,7 @@ class ChatRequest(Struct, kw_only=True):
     stream_options: StreamOptions | None = None
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0.0, le=10.0)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10.0)] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -342,8 +366,23 @@ class Usage(Wire):
     completion_tokens_details: CompletionTokensDetails = msgspec.field(default_factory=CompletionTokensDetails)
 
 
+class GovernorInfo(Wire):
+    """How the governor judged the drafts.
+
+    `declined`: rounds in which there was a draft and none of it was verified. `mean_draft`: draft tokens verified per
+    drafting round. `resting`: why drafting was given up for this request, or null.
+    """
+
+    declined: int
+    mean_draft: float
+    resting: str | None
+
+
 class SpeculationInfo(Wire):
-    """What speculation did for this request; where it was not active, `reason` says why."""
+    """What speculation did for this request; where it was not active, `reason` says why.
+
+    `governor` is null where it was off, or nothing was drafted.
+    """
 
     proposer: str | None
     active: bool
@@ -353,6 +392,7 @@ class SpeculationInfo(Wire):
     accepted: int = 0
     acceptance_rate: float | None = None
     sources: dict[str, int] = msgspec.field(default_factory=dict)
+    governor: GovernorInfo | None = None
 
 
 class Timings(Wire):

@@ -15,6 +15,7 @@ from atelico.protocol import (
     ChatCompletion,
     Choice,
     CompletionTokensDetails,
+    GovernorInfo,
     Logprobs,
     PromptTokensDetails,
     SpeculationInfo,
@@ -67,7 +68,7 @@ def completion(job: Job, lanes: Sequence[Lane], facts: RequestFacts) -> ChatComp
         atelico=AtelicoInfo(
             speculation=_speculation(lanes),
             timings=_timings(job, lanes, facts),
-            cached_tokens=0,
+            cached_tokens=lanes[0].n_reused,
             device=facts.device,
             warnings=list(facts.warnings),
         ),
@@ -113,7 +114,7 @@ def _usage(lanes: Sequence[Lane], n_tokens: int | None = None) -> Usage:
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=prompt + completion,
-        prompt_tokens_details=PromptTokensDetails(cached_tokens=0),
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=lanes[0].n_reused),
         completion_tokens_details=CompletionTokensDetails(
             reasoning_tokens=sum(lane.text.n_reasoning_tokens for lane in lanes)
         ),
@@ -136,6 +137,19 @@ def _speculation(lanes: Sequence[Lane]) -> SpeculationInfo:
         accepted=accepted,
         acceptance_rate=accepted / proposed if proposed else None,
         sources=dict(sources),
+        governor=_governor(lanes, proposed),
+    )
+
+
+def _governor(lanes: Sequence[Lane], proposed: int) -> GovernorInfo | None:
+    views = [lane.governor for lane in lanes if lane.governor is not None]
+    if not views:
+        return None
+    rounds = sum(lane.stats.rounds for lane in lanes)
+    return GovernorInfo(
+        declined=sum(view.declined for view in views),
+        mean_draft=round(proposed / rounds, 3) if rounds else 0.0,
+        resting=next((view.resting for view in views if view.resting is not None), None),
     )
 
 

@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from atelico._native import Sampler
+from atelico.decoding.sequences import Sequence
 from atelico.decoding.text import TextDelta, TextStream
 from atelico.grammar.matcher import Matcher
 from atelico.job import Job
 from atelico.protocol import FinishReason, TokenLogprob
 from atelico.speculation.draft import Proposer
+from atelico.speculation.governor import RequestGovernor
 from atelico.speculation.registry import SpeculationPlan
 
 
@@ -43,8 +45,13 @@ class Lane:
         n_prompt: how many of them are the prompt.
         n_cached: how many of them are in the sequence's memory.
         max_tokens: output tokens at most, already bounded by the context.
+        priority: lower starts first.
+        duty: share of the time decoding may take, 0 to 1.
+        reuses: whether it may begin with what is in memory from earlier requests.
+        governed: whether the governor decides how much of a draft is verified.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
-        sequence: the memory sequence, once admitted.
+        sequence: its place in memory, once admitted.
+        n_reused: prompt tokens that were in memory already.
         content, reasoning: the text so far, as far as it is certain.
         n_certain: output tokens that this text covers.
         logprobs: one entry per output token, where they were asked for.
@@ -59,10 +66,16 @@ class Lane:
     text: TextStream
     plan: SpeculationPlan
     proposers: list[Proposer]
+    priority: int = 1
+    duty: float = 1.0
+    governed: bool = False
+    reuses: bool = True
     matcher: Matcher | None = None
     n_logprobs: int | None = None
-    sequence: int = -1
+    sequence: Sequence | None = None
     n_cached: int = 0
+    n_reused: int = 0
+    governor: RequestGovernor | None = None
     finish_reason: FinishReason | None = None
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -90,8 +103,8 @@ class Lane:
 
     @property
     def is_decoding(self) -> bool:
-        """Whether the prompt has been read: every round then starts with one pending token."""
-        return self.n_output > 0
+        """Whether only one token is pending: the prompt has been read, and rounds may carry drafts."""
+        return self.n_pending == 1
 
     @property
     def speculates(self) -> bool:

@@ -20,11 +20,11 @@ from atelico.runtime.context import Context, ContextOptions
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.threads import default_threads
 from atelico.speculation import gates
+from atelico.speculation.governor import Governor, GovernorLimits
 from atelico.speculation.registry import Memories
 
 # A larger context costs memory at once, and games rarely need it; the configuration may ask for more.
 DEFAULT_N_CTX = 4096
-N_LANES = 1
 
 
 @dataclass
@@ -39,7 +39,8 @@ class LoadedModel:
     device: str
     load_ms: float
     ready_at: float
-    max_draft: int
+    config: EngineConfig
+    governor: Governor
     memories: Memories = field(default_factory=Memories)
 
     @functools.cached_property
@@ -117,23 +118,38 @@ def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bo
         device=config.device or model.device,
         load_ms=(ready_at - started) * 1000,
         ready_at=ready_at,
-        max_draft=config.max_draft,
+        config=config,
+        governor=Governor(_governor_limits(config)),
     )
 
 
 def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> ContextOptions:
-    max_rows = N_LANES * (config.max_draft + 1)
+    max_rows = config.n_lanes * (config.max_draft + 1)
     target = gates.Target(
         info.architecture, info.name, info.quantization, config.device or model.device, model.recurrent, True
     )
     # Rollback slots multiply the recurrent state's memory, so only a model that may speculate gets them.
     n_rollback = config.max_draft if model.recurrent and gates.veto(target) is None else 0
+    n_ctx = config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
     return ContextOptions(
-        n_ctx=config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX),
+        n_ctx=n_ctx,
+        n_cells=max(config.kv_tokens, n_ctx) if config.kv_tokens else 2 * n_ctx,
         # llama.cpp aborts unless a batch holds more rows than there are rollback slots.
         n_batch=max(config.n_batch, max_rows, n_rollback + 2),
-        n_lanes=N_LANES,
+        # Each sequence of recurrent memory costs a state, and a finished one cannot be shared or cut.
+        n_sequences=config.n_lanes + (0 if model.recurrent else config.n_kept),
         n_outputs=max_rows,
         n_threads=config.n_threads or default_threads(),
         n_rollback=n_rollback,
+    )
+
+
+def _governor_limits(config: EngineConfig) -> GovernorLimits:
+    return GovernorLimits(
+        min_yield=config.spec_min_yield,
+        yield_rounds=config.spec_yield_rounds,
+        min_speedup=config.spec_min_speedup,
+        reprobe=config.spec_reprobe,
+        reprobe_max=config.spec_reprobe_max,
+        max_lanes=config.spec_max_lanes,
     )

@@ -9,18 +9,18 @@ import contextlib
 import logging
 import queue
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from atelico._native import AbortFlag
 from atelico.decoding.answer import RequestFacts, completion, end_unstarted, finish_event, progress_event
 from atelico.decoding.lane import Lane
+from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.round import Turn, decode, plan_round, verify
-from atelico.errors import AtelicoError, InferenceError, InternalError, ShuttingDownError
+from atelico.decoding.sequences import SequencePool
+from atelico.errors import AtelicoError, InferenceError, InternalError, MemoryFullError, ShuttingDownError
 from atelico.job import Job
-from atelico.runtime.context import Context
-from atelico.runtime.vocabulary import Vocabulary
+from atelico.runtime.threads import lower_priority
 
 logger = logging.getLogger(__name__)
 
@@ -37,16 +37,20 @@ class Group:
 class DecodeLoop:
     """Runs lanes until it is closed."""
 
-    def __init__(self, context: Context, vocabulary: Vocabulary, abort: AbortFlag) -> None:
-        """`abort`: the flag `context` was made with; whoever cancels raises it, this loop lowers it."""
+    def __init__(self, loaded: LoadedModel, abort: AbortFlag) -> None:
+        """`abort`: the flag the context was made with; whoever cancels raises it, this loop lowers it."""
         self._abort = abort
-        self._context = context
-        self._vocabulary = vocabulary
+        self._context = loaded.context
+        self._vocabulary = loaded.model.vocabulary
+        self._governor = loaded.governor
+        self._n_lanes = loaded.config.n_lanes
+        self._prefill_chunk = loaded.config.prefill_chunk
+        self._low_priority = loaded.config.low_priority
         self._inbox: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
         self._groups: dict[str, Group] = {}
-        self._waiting: deque[Lane] = deque()
+        self._waiting: list[Lane] = []
         self._running: list[Lane] = []
-        self._free = list(range(context.n_lanes))
+        self.sequences = SequencePool(loaded.context)
         self._closing = False
 
     # --- from other threads -----------------------------------------------------------------------------------
@@ -64,6 +68,8 @@ class DecodeLoop:
 
     def run(self) -> None:
         """Decode until closed. Every job submitted before gets its ending."""
+        if self._low_priority:
+            lower_priority()
         with ThreadPoolExecutor(1, thread_name_prefix="atelico-masks") as helper:
             while not self._closing:
                 self._receive()
@@ -88,13 +94,14 @@ class DecodeLoop:
                     return
                 self._groups[group.job.id] = group
                 self._waiting.extend(group.lanes)
+                self._waiting.sort(key=lambda lane: lane.priority)  # stable: first come, first served within one
 
     def _drop_cancelled(self) -> None:
         for group in [group for group in self._groups.values() if group.job.cancelled]:
             for lane in group.lanes:
                 if lane.finish_reason is None:
                     lane.finish("cancelled")
-            self._waiting = deque(lane for lane in self._waiting if lane.job is not group.job)
+            self._waiting = [lane for lane in self._waiting if lane.job is not group.job]
             if any(lane in self._running for lane in group.lanes):
                 self._settle()
             else:
@@ -102,28 +109,43 @@ class DecodeLoop:
                 end_unstarted(group.job)
 
     def _admit(self) -> None:
-        while self._waiting and self._free:
-            lane = self._waiting.popleft()
-            lane.sequence = self._free.pop()
-            self._context.clear(lane.sequence)
+        """Start waiting lanes while there are free ones and the memory has room, never out of turn."""
+        while self._waiting and len(self._running) < self._n_lanes:
+            lane = self._waiting[0]
+            sequence = self.sequences.acquire(lane.tokens, lane.n_prompt + lane.max_tokens, reuse=lane.reuses)
+            if sequence is None:
+                return
+            del self._waiting[0]
+            lane.sequence = sequence
+            lane.n_cached = lane.n_reused = len(sequence.tokens)
+            lane.governor = self._governor.begin(lane.plan.proposer) if lane.governed and lane.plan.proposer else None
             lane.clock.admitted_at = time.perf_counter()
             self._running.append(lane)
 
     def _round(self, helper: ThreadPoolExecutor) -> None:
-        turns = plan_round(self._running, self._context)
+        started = time.perf_counter()
+        turns = plan_round(self._running, self._context, self._governor, self._prefill_chunk)
         try:
             logits = decode(turns, self._context, helper)
+        except MemoryFullError as error:
+            # Shared cells are counted by whom they belonged to, which may be a little off: give all idle ones up once.
+            if not self.sequences.forget_idle():
+                self._fail([turn.lane for turn in turns], error)
+            return
         except InferenceError as error:
             self._fail([turn.lane for turn in turns], error)
             return
         if logits is None:  # aborted: nothing was committed, and whoever aborted has set a flag
             return
+        if all(turn.n_fed == 1 for turn in turns):
+            n_drafted = sum(len(turn.draft) for turn in turns)
+            self._governor.observe_pass(len(turns), n_drafted, time.perf_counter() - started)
         first_output = 0
         for turn in turns:
             rows = logits[first_output : first_output + turn.n_outputs]
             first_output += turn.n_outputs
             try:
-                verify(turn, rows, self._vocabulary)
+                verify(turn, rows, self._vocabulary, self._governor)
                 self._roll_back(turn)
                 self._publish(turn.lane)
             except AtelicoError as error:
@@ -132,11 +154,19 @@ class DecodeLoop:
                 logger.exception("a defect ended request %s", turn.lane.job.id)
                 self._fail([turn.lane], InternalError("The request failed for a defect of atelico; see the log."))
         self._settle()
+        self._pace(time.perf_counter() - started)
+
+    def _pace(self, busy: float) -> None:
+        """Sleep so that decoding takes no larger share of the time than the most modest lane allows."""
+        duty = min((lane.duty for lane in self._running), default=1.0)
+        if duty < 1.0:
+            time.sleep(busy * (1.0 / duty - 1.0))
 
     def _roll_back(self, turn: Turn) -> None:
         """Take rejected drafts out of memory. Never carry on with a memory that could not be cut."""
         lane = turn.lane
-        if turn.draft and not self._context.truncate(lane.sequence, lane.n_cached):
+        assert lane.sequence is not None
+        if turn.draft and not self._context.truncate(lane.sequence.id, lane.n_cached):
             raise InferenceError("The memory of the model could not roll back a rejected draft.")
 
     def _publish(self, lane: Lane) -> None:
@@ -162,11 +192,12 @@ class DecodeLoop:
                 lane.job.end(answer)
 
     def _release(self, lane: Lane) -> None:
-        """Give the sequence back, holding exactly the tokens that were returned."""
+        """Give the sequence back, holding exactly what was returned of it, for the next request to continue."""
+        assert lane.sequence is not None
         self._running.remove(lane)
-        self._free.append(lane.sequence)
-        if self._context.recurrent or not self._context.truncate(lane.sequence, lane.n_cached):
-            self._context.clear(lane.sequence)
+        if lane.governor is not None:
+            self._governor.end(lane.governor)
+        self.sequences.release(lane.sequence, lane.tokens[: lane.n_cached])
 
     def _fail(self, lanes: list[Lane], error: AtelicoError) -> None:
         """End the jobs of `lanes` in `error`; their other lanes stop too. The next request finds a clean memory."""
@@ -176,9 +207,10 @@ class DecodeLoop:
                 continue
             for lane in group.lanes:
                 if lane in self._running:
-                    self._release(lane)
-                    self._context.clear(lane.sequence)
-            self._waiting = deque(lane for lane in self._waiting if lane.job is not job)
+                    self._running.remove(lane)
+                    assert lane.sequence is not None
+                    self.sequences.forget(lane.sequence)  # its memory may hold what was never committed
+            self._waiting = [lane for lane in self._waiting if lane.job is not job]
             job.end(error)
 
     def _end_all(self, error: AtelicoError) -> None:

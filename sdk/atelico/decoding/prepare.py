@@ -11,10 +11,13 @@ from atelico.grammar.compiler import CompiledGrammar
 from atelico.job import Job
 from atelico.models.template import Segment
 from atelico.models.thinking import ThinkSplitter, starts_inside
-from atelico.protocol import ChatRequest
+from atelico.protocol import ChatRequest, Priority, RequestOptions
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
 from atelico.speculation.registry import SpeculationPlan
+
+# Lower starts first.
+PRIORITIES: dict[Priority, int] = {"high": 0, "normal": 1, "low": 2}
 
 
 def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]:
@@ -73,7 +76,7 @@ def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> Comp
 
 
 def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
-    plan = registry.plan(request.speculative, loaded.max_draft)
+    plan = registry.plan(request.speculative, loaded.config.max_draft)
     if plan.reason is None:
         reason = gates.veto(loaded.gate_target(structured=structured))
         if reason is not None:
@@ -93,9 +96,11 @@ def _lane(
     inside: bool,
 ) -> Lane:
     request = job.request
+    options = request.atelico or RequestOptions()
+    speculates = plan.proposer is not None and plan.reason is None
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
-    proposers = registry.build(plan.proposer, loaded.memories, len(prompt)) if plan.proposer and not plan.reason else []
+    proposers = registry.build(plan.proposer, loaded.memories, len(prompt)) if speculates and plan.proposer else []
     for proposer in proposers:
         proposer.observe(prompt)
     stops = request.stop_strings()
@@ -111,6 +116,10 @@ def _lane(
         sampler=sampler,
         text=TextStream(stops, splitter),
         plan=plan,
+        priority=PRIORITIES[options.priority or "normal"],
+        duty=options.duty(),
+        reuses=request.cache_prompt is not False,
+        governed=speculates and options.governor != "off",
         proposers=proposers,
         matcher=grammar.matcher() if grammar is not None else None,
         n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation.compose import compose
 from atelico.speculation.draft import Draft
+from atelico.speculation.governor import Governor
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ Masks = npt.NDArray[np.int32]
 class Turn:
     """A lane's part of one round: the pending tokens it feeds and the draft after them.
 
+    `guess`: what was proposed, of which `draft` is the part that the governor found worth verifying.
     `samples`: whether the last pending token is among them, so that the round ends in new tokens.
     """
 
@@ -40,6 +42,7 @@ class Turn:
     n_fed: int
     draft: Draft
     samples: bool
+    guess: Draft = field(default_factory=Draft)
     masks: Future[Masks] | None = None
 
     @property
@@ -53,14 +56,16 @@ class Turn:
         return 1 + len(self.draft) if self.samples else 0
 
 
-def plan_round(lanes: Sequence[Lane], context: Context) -> list[Turn]:
-    """Which tokens each lane feeds: decoding lanes first, then as much of the prompts as the batch has room for.
+def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, prefill_chunk: int) -> list[Turn]:
+    """Which tokens each lane feeds: decoding lanes first, then prompts as the batch has room, the urgent ones first.
 
-    Every limit at whose crossing llama.cpp aborts the process bounds the plan here: rows and outputs of a batch, the
-    length of a sequence, and the depth to which recurrent memory can be rolled back.
+    While lanes decode, at most `prefill_chunk` prompt tokens are read per round, so that they keep their pace. Every
+    limit at whose crossing llama.cpp aborts the process bounds the plan here: rows and outputs of a batch, the length
+    of a sequence, and the depth to which recurrent memory can be rolled back.
     """
     rows_left, outputs_left = context.n_batch, context.n_outputs
     turns: list[Turn] = []
+    n_drafted = 0
     decoding = [lane for lane in lanes if lane.is_decoding]
     for i, lane in enumerate(decoding):
         waiting = len(decoding) - i - 1  # lanes after this one need a row and an output each
@@ -72,11 +77,17 @@ def plan_round(lanes: Sequence[Lane], context: Context) -> list[Turn]:
             outputs_left - 1 - waiting,
             context.n_rollback,
         )
-        turn = Turn(lane, lane.n_pending, _draft(lane, budget), samples=True)
+        guess = draft = _guess(lane, budget)
+        if guess and lane.governor is not None:
+            draft = guess.head(governor.choose(lane.governor, guess, len(decoding), n_drafted))
+        turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess)
         turns.append(turn)
+        n_drafted += len(draft)
         rows_left -= turn.n_rows
         outputs_left -= turn.n_outputs
-    for lane in lanes:
+    if decoding:
+        rows_left = min(rows_left, prefill_chunk)
+    for lane in sorted(lanes, key=lambda lane: lane.priority):
         if lane.is_decoding or rows_left <= 0:
             continue
         n_fed = min(lane.n_pending, rows_left)
@@ -90,7 +101,7 @@ def plan_round(lanes: Sequence[Lane], context: Context) -> list[Turn]:
     return turns
 
 
-def _draft(lane: Lane, budget: int) -> Draft:
+def _guess(lane: Lane, budget: int) -> Draft:
     if budget <= 0:
         return Draft()
     try:
@@ -112,7 +123,8 @@ def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits 
         lane, first = turn.lane, turn.lane.n_cached
         tokens = [*lane.tokens[first : first + turn.n_fed], *turn.draft.tokens]
         first_output = turn.n_rows - turn.n_outputs
-        rows += [Row(token, first + i, lane.sequence, i >= first_output) for i, token in enumerate(tokens)]
+        assert lane.sequence is not None
+        rows += [Row(token, first + i, lane.sequence.id, i >= first_output) for i, token in enumerate(tokens)]
         if lane.matcher is not None and turn.samples:
             turn.masks = helper.submit(lane.matcher.masks, list(turn.draft.tokens))
     try:
@@ -121,7 +133,7 @@ def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits 
         wait([turn.masks for turn in turns if turn.masks is not None])  # nobody else may touch the matcher meanwhile
 
 
-def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary) -> None:
+def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governor) -> None:
     """Sample the rows of `turn` in order and commit each sample, until one differs from the draft or the lane ends.
 
     Args:
@@ -136,9 +148,11 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary) -> None:
         lane.stats.rounds += 1
         lane.stats.proposed += len(draft)
     n_before, ended = len(lane.tokens), False
+    sampled: list[int] = []
     for i, row in enumerate(logits):
         mask = masks[i] if masks is not None else None
         sample = lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+        sampled.append(sample.token)
         if ended := sample.token in vocabulary.eog:
             lane.finish("stop")
             break
@@ -151,6 +165,8 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary) -> None:
             break
     # As in plain decoding, the last committed token stays pending, even where it was an accepted draft token.
     lane.n_cached = len(lane.tokens) - (0 if ended else 1)
+    if lane.governor is not None and turn.guess:
+        governor.observe_draft(lane.governor, turn.guess, sampled, len(draft))
     for proposer in lane.proposers:
         proposer.observe(lane.tokens[n_before:])
 

@@ -65,20 +65,19 @@ class SequencePool:
         """What a sequence holds."""
         return self._sequences[sequence_id].tokens
 
-    def acquire(self, prompt: TokenSequence[int], reserve: int) -> Sequence | None:
+    def acquire(self, prompt: TokenSequence[int], reserve: int, *, reuse: bool = True) -> Sequence | None:
         """A sequence for a new lane, holding as much of `prompt` as memory already has, but never all of it.
 
         Args:
             prompt: the last token is always read anew, since its logits are needed.
             reserve: tokens the lane may grow to.
+            reuse: False takes an empty one, so that the prompt is read as in a fresh process.
 
         Returns:
             The sequence, its `tokens` a prefix of `prompt`; or None while running lanes leave no room.
         """
-        source, n_common = self._longest_prefix(prompt[: len(prompt) - 1])
-        in_place = not source.running and len(source.tokens) - n_common <= MAX_LOST
-        if n_common < MIN_SHARED or self._context.recurrent:
-            source, n_common, in_place = None, 0, False
+        source, n_common = self._reusable(prompt[: len(prompt) - 1]) if reuse else (None, 0)
+        in_place = source is not None and not source.running and len(source.tokens) - n_common <= MAX_LOST
         n_new_cells = reserve - (source.n_cells if source and in_place else n_common)
         if not self._make_room(n_new_cells, keep=source):
             return None
@@ -121,11 +120,14 @@ class SequencePool:
             self.forget(sequence)
         return bool(idle)
 
-    def _longest_prefix(self, prompt: TokenSequence[int]) -> tuple[Sequence, int]:
+    def _reusable(self, prompt: TokenSequence[int]) -> tuple[Sequence | None, int]:
+        """The sequence with the longest common prefix that is worth reusing, and that prefix's length."""
+        if self._context.recurrent:
+            return None, 0
         lengths = [(common_prefix(sequence.tokens, prompt), sequence) for sequence in self._sequences]
         # Among equals an idle one, which may be continued in place, and the latest, which is evicted last.
         n_common, source = max(lengths, key=lambda pair: (pair[0], not pair[1].running, pair[1].last_used))
-        return source, n_common
+        return (source, n_common) if n_common >= MIN_SHARED else (None, 0)
 
     def _make_room(self, n_new: int, keep: Sequence | None) -> bool:
         """Evict idle sequences, the least recently used first, until `n_new` more cells fit."""

@@ -167,7 +167,7 @@ class ModelWorker:
             loaded.context.n_ctx,
             loaded.device,
         )
-        loop = DecodeLoop(loaded.context, loaded.model.vocabulary, self._abort)
+        loop = DecodeLoop(loaded, self._abort)
         with self._lock:
             self._loaded, self._loop = loaded, loop
             if self._closing:

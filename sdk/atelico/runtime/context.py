@@ -11,26 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from atelico._native import AbortFlag
-from atelico.errors import InferenceError, ModelLoadError
+from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
 from atelico.runtime import library
 from atelico.runtime.model import Model
 
 Logits = npt.NDArray[np.float32]
 
 _FLASH_ATTENTION_ON = 1  # enum llama_flash_attn_type
+_NO_SLOT = 1  # llama_decode's result when the memory has no room for the batch
 _ABORTED = 2  # llama_decode's result when the abort callback said so
 
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """Sizes of a context, in tokens. `n_outputs`: rows with logits in one batch, which bounds what can be verified.
+    """Sizes of a context, in tokens. `n_ctx`: of one sequence; `n_cells`: of all together.
 
+    `n_outputs`: rows with logits in one batch, which bounds what can be verified.
     `n_rollback`: drafts that recurrent memory can take back; llama.cpp may grant fewer (see `Context.n_rollback`).
     """
 
     n_ctx: int
+    n_cells: int
     n_batch: int
-    n_lanes: int
+    n_sequences: int
     n_outputs: int
     n_threads: int
     n_rollback: int = 0
@@ -50,7 +53,8 @@ class Context:
     """Memory and computation of one model; owned by one thread.
 
     Attributes:
-        n_ctx: tokens one sequence can hold.
+        n_ctx: tokens one sequence may hold.
+        n_cells: tokens all sequences hold together; shared ones count once.
         n_batch: rows of the largest batch. One batch is one forward pass (n_ubatch equals n_batch), so that a verify
             batch is never split, which sliding-window memory could not roll back.
         n_rollback: tokens of the last decode that can be taken back: all with plain attention, fewer or none with
@@ -65,9 +69,9 @@ class Context:
             ModelLoadError: it does not fit, or the model cannot generate.
         """
         parameters = llama_cpp.llama_context_default_params()
-        parameters.n_ctx = options.n_ctx
+        parameters.n_ctx = options.n_cells
         parameters.n_batch = parameters.n_ubatch = options.n_batch
-        parameters.n_seq_max = options.n_lanes
+        parameters.n_seq_max = options.n_sequences
         parameters.n_rs_seq = options.n_rollback
         # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary.
         parameters.n_outputs_max = options.n_outputs
@@ -85,16 +89,17 @@ class Context:
         if not handle:
             reason = problems[-1] if problems else "llama.cpp gave no reason"
             raise ModelLoadError(
-                f"No context of {options.n_ctx} tokens can be made for {model.path.name}: {reason}.",
-                hint="Use a smaller n_ctx, or a model that generates text.",
+                f"No memory of {options.n_cells} tokens can be made for {model.path.name}: {reason}.",
+                hint="Use a smaller n_ctx or kv_tokens, or a model that generates text.",
             )
         self._handle: int | None = handle
         self._memory = llama_cpp.llama_get_memory(handle)
         self._n_vocab = model.vocabulary.n_tokens
         self._abort = abort  # must outlive the context
-        self.n_lanes = options.n_lanes
+        self.n_sequences = options.n_sequences
         self.n_outputs = options.n_outputs
-        self.n_ctx: int = llama_cpp.llama_n_ctx_seq(handle)
+        self.n_cells: int = llama_cpp.llama_n_ctx(handle)
+        self.n_ctx = min(options.n_ctx, self.n_cells)
         self.n_batch: int = llama_cpp.llama_n_batch(handle)
         self.recurrent = model.recurrent
         self.n_rollback: int = llama_cpp.llama_n_rs_seq(handle) if model.recurrent else self.n_ctx
@@ -137,6 +142,7 @@ class Context:
             valid until the next decode. None when the abort flag stopped it: the rows are then not in memory.
 
         Raises:
+            MemoryFullError: no room for the rows; nothing has changed.
             InferenceError: llama.cpp failed, or the batch is larger than the context allows.
         """
         n, n_outputs = len(rows), sum(row.wants_logits for row in rows)
@@ -154,6 +160,8 @@ class Context:
             result = llama_cpp.llama_decode(self.handle, self._batch)
         if result == _ABORTED:
             return None
+        if result == _NO_SLOT:
+            raise MemoryFullError(f"The memory of {self.n_cells} tokens is full.", hint="Configure more kv_tokens.")
         if result != 0:
             reason = problems[-1] if problems else f"result {result}"
             raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {reason}.")
@@ -169,6 +177,13 @@ class Context:
     def truncate(self, sequence: int, length: int) -> bool:
         """Keep the first `length` tokens of `sequence`. False when its memory cannot be cut there (recurrent state)."""
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, length, -1))
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """Make the empty `target` begin with the first `length` tokens of `source`. The cells are shared, not copied.
+
+        Not for recurrent memory, whose state is only that of the last token.
+        """
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
     def clear(self, sequence: int) -> None:
         """Forget `sequence`; removing all of it is possible in every kind of memory."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
 
 import psutil
+
+# Below the game's threads, above whatever runs as a batch job.
+_NICE = 5
 
 
 def default_threads() -> int:
@@ -15,3 +21,10 @@ def default_threads() -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     physical = psutil.cpu_count(logical=False) or usable
     return max(1, min(physical, usable) - 1)
+
+
+def lower_priority() -> None:
+    """Let other threads go before the calling one, and before the workers that OpenMP will start from it."""
+    if sys.platform == "linux":  # elsewhere nice is a property of the process, which is the game's
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

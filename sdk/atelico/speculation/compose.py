@@ -39,10 +39,10 @@ def compose(proposers: Sequence[Proposer], grammar: ForcedTokens | None, budget:
         room = budget - len(draft)
         guess = proposer.propose(draft.tokens, room)[:room] if room > 0 else []
         if guess:
-            draft.extend(guess, proposer.source)
+            draft.extend(guess, proposer.source, proposer.match)
             break
     if grammar is not None and draft.tokens:
         legal = grammar.legal_prefix(draft.tokens)
-        del draft.tokens[legal:], draft.sources[legal:]
+        draft = draft.head(legal)
         draft.extend(grammar.extend(draft.tokens, budget)[legal:], "grammar")
     return draft

@@ -9,25 +9,37 @@ from typing import Protocol
 
 @dataclass
 class Draft:
-    """Tokens guessed to follow, each with the name of the source that guessed it."""
+    """Tokens guessed to follow, each with the name of the source that guessed it and the match length it went by."""
 
     tokens: list[int] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    matches: list[int] = field(default_factory=list)
 
-    def extend(self, tokens: Sequence[int], source: str) -> None:
-        """Append `tokens`, all guessed by `source`."""
+    def extend(self, tokens: Sequence[int], source: str, match: int = 0) -> None:
+        """Append `tokens`, all guessed by `source` from a match of `match` tokens."""
         self.tokens.extend(tokens)
         self.sources.extend([source] * len(tokens))
+        self.matches.extend([match] * len(tokens))
+
+    def head(self, length: int) -> Draft:
+        """The first `length` tokens as a draft of their own."""
+        return Draft(self.tokens[:length], self.sources[:length], self.matches[:length])
 
     def __len__(self) -> int:
         return len(self.tokens)
 
 
 class Proposer(Protocol):
-    """Guesses what follows. It sees every committed token once, in order, and nothing that was rejected."""
+    """Guesses what follows. It sees every committed token once, in order, and nothing that was rejected.
+
+    Attributes:
+        source: the name its tokens are counted under.
+        match: length of the context's end that the last proposal went by; the longer, the likelier it is right.
+    """
 
     name: str
     source: str
+    match: int
 
     def observe(self, tokens: Sequence[int]) -> None:
         """`tokens` now follow what was observed before: first the prompt, then what each round committed."""

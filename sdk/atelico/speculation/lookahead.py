@@ -35,14 +35,14 @@ class NgramPool:
         if len(self._next) > self._capacity:
             self._next.popitem(last=False)
 
-    def follow(self, tail: Sequence[int]) -> int | None:
-        """The token that last followed the longest known n-gram at the end of `tail`."""
+    def follow(self, tail: Sequence[int]) -> tuple[int, int] | None:
+        """The token that last followed the longest known n-gram at the end of `tail`, and that n-gram's length."""
         for size in NGRAM_SIZES:
             ngram = tuple(tail[-size:])
             token = self._next.get(ngram) if len(ngram) == size else None
             if token is not None:
                 self._next.move_to_end(ngram)
-                return token
+                return token, size
         return None
 
 
@@ -54,6 +54,7 @@ class Lookahead:
 
     def __init__(self, pool: NgramPool, n_prompt: int) -> None:
         """`n_prompt`: how many of the observed tokens are the prompt, which only gives context to the first n-grams."""
+        self.match = 0
         self._pool = pool
         self._n_prompt = n_prompt
         self._n_seen = 0
@@ -74,9 +75,12 @@ class Lookahead:
         tail = [*self._tail, *ahead][-NGRAM_SIZES[0] :]
         guess: list[int] = []
         while len(guess) < budget:
-            token = self._pool.follow(tail)
-            if token is None:
+            found = self._pool.follow(tail)
+            if found is None:
                 break
+            token, size = found
+            if not guess:
+                self.match = size
             guess.append(token)
             tail = [*tail[-(NGRAM_SIZES[0] - 1) :], token]
         return guess

@@ -18,6 +18,7 @@ class PromptLookup:
     source = "prompt"
 
     def __init__(self) -> None:
+        self.match = 0
         self._context: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}
 
@@ -37,5 +38,6 @@ class PromptLookup:
         for size in NGRAM_SIZES:
             start = self._after.get(tuple(tail[-size:])) if len(tail) >= size else None
             if start is not None:
+                self.match = size
                 return self._context[start : start + budget]
         return []

@@ -1,0 +1,253 @@
+"""The governor: how many draft tokens pay, measured on this machine and this text instead of guessed.
+
+It keeps two measurements. Cost: the time of a pass over n rows, relative to a pass without drafts, per number of lanes.
+Acceptance: how often a draft token is right, per source, match length and depth, provided the ones before it were. The
+draft is cut where expected tokens per time are best; a length of 0 is always a candidate, so speculation that does not
+pay turns itself off. A draft's first token beyond the cut is compared with what came anyway, so acceptance is still
+learned while nothing is drafted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from atelico.speculation.draft import Draft
+
+# What an additional row costs before it has been measured, relative to a pass with one row. Measured curves lie between
+# 0.1 (memory-bound, many cores) and 0.5 (a small model on one core).
+_PRIOR_ROW_COST = 0.35
+# How often a first draft token is right before anything is known, by source.
+_PRIOR_ACCEPTANCE = {"grammar": 0.99, "prompt": 0.6, "pool": 0.5}
+_PRIOR_WEIGHT = 4.0
+# One request's own counts outweigh the model's after this many trials.
+_REQUEST_WEIGHT = 6.0
+_FORGET = 0.98
+_COST_RATE = 0.15
+# Samples that are this many times slower than expected are another process's doing, not the draft's.
+_OUTLIER = 3.0
+_MAX_MATCH, _MAX_DEPTH = 8, 3
+
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class GovernorLimits:
+    """The bounds users know from other engines; see EngineConfig for their meaning."""
+
+    min_yield: float = 0.75
+    yield_rounds: int = 24
+    min_speedup: float = 1.08
+    reprobe: int = 32
+    reprobe_max: int = 1024
+    max_lanes: int = 0
+
+
+class CostCurve:
+    """Relative time of a pass by its number of draft rows, for one number of lanes."""
+
+    def __init__(self) -> None:
+        self._base: float | None = None
+        self._ratios: dict[int, tuple[float, float]] = {}  # draft rows -> (ratio, weight)
+
+    def observe(self, n_drafted: int, seconds: float) -> None:
+        """A pass with `n_drafted` draft rows took so long."""
+        expected = self.ratio(n_drafted)
+        if self._base is None:
+            self._base = seconds / expected
+            return
+        if seconds > _OUTLIER * self._base * expected:
+            # Not evidence about drafts; but a machine that has become slower for good must be believed in the end.
+            self._base *= 1.1
+            return
+        if n_drafted == 0:
+            self._base += _COST_RATE * (seconds - self._base)
+            return
+        ratio, weight = self._ratios.get(n_drafted, (expected, 1.0))
+        rate = max(_COST_RATE, 1.0 / (weight + 1.0))
+        self._ratios[n_drafted] = (ratio + rate * (max(seconds / self._base, 0.5) - ratio), weight + 1.0)
+        # The base follows slowly here too: a run that always drafts must notice a growing context.
+        self._base += 0.3 * _COST_RATE * (seconds / self.ratio(n_drafted) - self._base)
+
+    def ratio(self, n_drafted: int) -> float:
+        """Time of a pass with so many draft rows, relative to one with none."""
+        if n_drafted == 0:
+            return 1.0
+        known = self._ratios.get(n_drafted)
+        if known is not None:
+            return known[0]
+        below = max((n for n in self._ratios if n < n_drafted), default=0)
+        above = min((n for n in self._ratios if n > n_drafted), default=None)
+        start = self._ratios[below][0] if below else 1.0
+        if above is not None:
+            share = (n_drafted - below) / (above - below)
+            return start + share * (self._ratios[above][0] - start)
+        slope = (start - 1.0) / below if below else _PRIOR_ROW_COST
+        return start + max(slope, 0.05) * (n_drafted - below)
+
+    def measured(self) -> dict[int, float]:
+        """What has been measured: draft rows to relative time."""
+        return {n: round(ratio, 3) for n, (ratio, _) in sorted(self._ratios.items())}
+
+
+class Acceptance:
+    """Decaying counts of right and wrong draft tokens by key."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Key, list[float]] = {}
+
+    def observe(self, key: Key, *, right: bool) -> None:
+        """One draft token was compared with the truth."""
+        counts = self._counts.setdefault(key, [0.0, 0.0])
+        counts[0] = counts[0] * _FORGET + right
+        counts[1] = counts[1] * _FORGET + 1.0
+
+    def counts(self, key: Key) -> tuple[float, float]:
+        """(right, all) so far."""
+        right, total = self._counts.get(key, (0.0, 0.0))
+        return right, total
+
+    def table(self) -> dict[str, float]:
+        """What has been learned, by readable key."""
+        return {
+            f"{source}/{match}/{depth}": round(right / total, 3)
+            for (source, match, depth), (right, total) in sorted(self._counts.items())
+            if total > 0
+        }
+
+
+@dataclass
+class _Strategy:
+    """The verdicts on one proposer: how often requests failed the yield floor, and the pause that followed."""
+
+    failures: int = 0
+    pause: int = 0
+    to_skip: int = 0
+
+
+@dataclass
+class RequestGovernor:
+    """The governor's view of one lane: its own acceptance and its yield.
+
+    Attributes:
+        resting: why this lane stopped drafting, or None.
+    """
+
+    proposer: str
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    rounds: int = 0
+    accepted: int = 0
+    declined: int = 0
+    resting: str | None = None
+
+
+class Governor:
+    """One per model; used by its decode thread only."""
+
+    def __init__(self, limits: GovernorLimits) -> None:
+        self._limits = limits
+        self._costs: dict[int, CostCurve] = defaultdict(CostCurve)
+        self._acceptance = Acceptance()
+        self._strategies: dict[str, _Strategy] = defaultdict(_Strategy)
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def begin(self, proposer: str) -> RequestGovernor:
+        """A request starts. While its proposer is abandoned it rests, until the pause is over and it probes again."""
+        request = RequestGovernor(proposer)
+        strategy = self._strategies[proposer]
+        if strategy.to_skip > 0:
+            strategy.to_skip -= 1
+            request.resting = f"'{proposer}' did not pay lately; probed again in {strategy.to_skip + 1} requests"
+        return request
+
+    def end(self, request: RequestGovernor) -> None:
+        """A request ended: two in a row that missed the yield floor abandon its proposer for a while."""
+        if request.rounds < self._limits.yield_rounds:
+            return
+        strategy = self._strategies[request.proposer]
+        if request.accepted / request.rounds >= self._limits.min_yield:
+            strategy.failures, strategy.pause = 0, 0
+            return
+        strategy.failures += 1
+        if strategy.failures >= 2:
+            strategy.pause = min(max(2 * strategy.pause, self._limits.reprobe), self._limits.reprobe_max)
+            strategy.to_skip = strategy.pause
+
+    # --- rounds -----------------------------------------------------------------------------------------------
+
+    def choose(self, request: RequestGovernor, draft: Draft, n_lanes: int, n_other_drafted: int) -> int:
+        """How many tokens of `draft` to verify: the count with the best expected tokens per time.
+
+        Args:
+            request: the lane's.
+            n_lanes: lanes in this pass.
+            n_other_drafted: draft rows that other lanes have already put into it.
+        """
+        limits = self._limits
+        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+            return 0
+        cost = self._costs[n_lanes]
+        plain = n_lanes / cost.ratio(n_other_drafted)
+        best, best_length, expected, likely = plain * limits.min_speedup, 0, float(n_lanes), 1.0
+        for i in range(len(draft)):
+            likely *= self._probability(request, key(draft, i))
+            expected += likely
+            speed = expected / cost.ratio(n_other_drafted + i + 1)
+            if speed > best:
+                best, best_length = speed, i + 1
+        if best_length == 0:
+            request.declined += 1
+        return best_length
+
+    def observe_pass(self, n_lanes: int, n_drafted: int, seconds: float) -> None:
+        """A pass without prompt rows took so long."""
+        self._costs[n_lanes].observe(n_drafted, seconds)
+
+    def observe_draft(self, request: RequestGovernor, draft: Draft, committed: list[int], n_verified: int) -> None:
+        """What came where `draft` was guessed.
+
+        Args:
+            draft: the whole guess, verified or not.
+            committed: the tokens that came, an end token included; each was sampled where `draft` has its own.
+            n_verified: how many of `draft` were in the pass.
+        """
+        right = 0
+        for i, (guess, came) in enumerate(zip(draft.tokens, committed, strict=False)):
+            self._acceptance.observe(key(draft, i), right=guess == came)
+            request.acceptance.observe(key(draft, i), right=guess == came)
+            if guess != came or i >= n_verified:
+                break
+            right += 1
+        if not n_verified:
+            return
+        request.rounds += 1
+        request.accepted += right
+        floor, rounds = self._limits.min_yield, self._limits.yield_rounds
+        if request.rounds >= rounds and request.accepted / request.rounds < floor:
+            request.resting = f"fewer than {floor} accepted tokens per round"
+
+    def _probability(self, request: RequestGovernor, at: Key) -> float:
+        right, total = self._acceptance.counts(at)
+        prior = _PRIOR_ACCEPTANCE.get(at[0], 0.5)
+        general = (right + _PRIOR_WEIGHT * prior) / (total + _PRIOR_WEIGHT)
+        own_right, own_total = request.acceptance.counts(at)
+        return (own_right + _REQUEST_WEIGHT * general) / (own_total + _REQUEST_WEIGHT)
+
+    # --- inspection -------------------------------------------------------------------------------------------
+
+    def costs(self) -> dict[int, dict[int, float]]:
+        """Measured relative time of a pass: lanes -> draft rows -> ratio."""
+        return {lanes: curve.measured() for lanes, curve in sorted(self._costs.items())}
+
+    def acceptance(self) -> dict[str, float]:
+        """Measured acceptance: "source/match length/depth" -> share right."""
+        return self._acceptance.table()
+
+
+def key(draft: Draft, i: int) -> Key:
+    """What token `i` of `draft` is counted under."""
+    depth = 0
+    while depth < min(i, _MAX_DEPTH) and draft.sources[i - depth - 1] == draft.sources[i]:
+        depth += 1
+    return draft.sources[i], min(draft.matches[i], _MAX_MATCH), depth
