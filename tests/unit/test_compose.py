@@ -1,0 +1,133 @@
+"""The composition of a draft, with a toy grammar whose language can be written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atelico.speculation.compose import compose
+
+
+class ToyGrammar:
+    """Accepts the documents given; a token is forced where all of them agree."""
+
+    def __init__(self, *documents: Sequence[int]) -> None:
+        self._documents = [list(document) for document in documents]
+
+    def _after(self, draft: Sequence[int]) -> list[list[int]]:
+        n = len(draft)
+        return [d[n:] for d in self._documents if d[:n] == list(draft)]
+
+    def forced(self) -> list[int]:
+        return self.extend([], 1_000)
+
+    def legal_prefix(self, draft: Sequence[int]) -> int:
+        return max(n for n in range(len(draft) + 1) if self._after(draft[:n]))
+
+    def extend(self, draft: Sequence[int], budget: int) -> list[int]:
+        extended = list(draft)
+        while len(extended) < budget:
+            following = {d[0] if d else None for d in self._after(extended)}
+            token = following.pop() if len(following) == 1 else None
+            if token is None:
+                break
+            extended.append(token)
+        return extended
+
+
+class Fixed:
+    """Proposes the same guess after any context, and remembers what it was asked."""
+
+    name = source = "fixed"
+    match = 3
+
+    def __init__(self, *guess: int, obedient: bool = True) -> None:
+        self._guess = list(guess)
+        self._obedient = obedient
+        self.asked: list[tuple[list[int], int]] = []
+
+    def observe(self, tokens: Sequence[int]) -> None:
+        """Nothing to learn."""
+
+    def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
+        self.asked.append((list(ahead), budget))
+        return self._guess[:budget] if self._obedient else list(self._guess)
+
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 2), max_size=8), min_size=1, max_size=4)
+GUESSES = st.lists(st.integers(0, 2), max_size=8)
+
+
+@given(DOCUMENTS, GUESSES, st.integers(0, 10))
+def test_a_draft_is_legal_within_budget_and_says_where_each_token_came_from(
+    documents: list[list[int]], guess: list[int], budget: int
+) -> None:
+    grammar = ToyGrammar(*documents)
+    draft = compose([Fixed(*guess)], grammar, budget)
+    assert len(draft) <= budget
+    assert len(draft.sources) == len(draft.tokens)
+    assert grammar.legal_prefix(draft.tokens) == len(draft)
+    assert set(draft.sources) <= {"grammar", "fixed"}
+
+
+@given(DOCUMENTS, GUESSES, st.integers(1, 10))
+def test_forced_tokens_are_never_given_up_for_a_guess(
+    documents: list[list[int]], guess: list[int], budget: int
+) -> None:
+    grammar = ToyGrammar(*documents)
+    forced = grammar.forced()[:budget]
+    draft = compose([Fixed(*guess)], grammar, budget)
+    assert draft.tokens[: len(forced)] == forced
+    assert draft.sources[: len(forced)] == ["grammar"] * len(forced)
+
+
+@given(GUESSES, st.integers(0, 10))
+def test_without_a_grammar_the_draft_is_the_guess(guess: list[int], budget: int) -> None:
+    draft = compose([Fixed(*guess)], None, budget)
+    assert draft.tokens == guess[:budget]
+    assert draft.sources == ["fixed"] * len(draft)
+
+
+def test_the_draft_goes_forced_guess_forced() -> None:
+    grammar = ToyGrammar([1, 2, 3, 4, 5], [1, 2, 9, 9, 9])
+    draft = compose([Fixed(3)], grammar, 5)
+    assert draft.tokens == [1, 2, 3, 4, 5]
+    assert draft.sources == ["grammar", "grammar", "fixed", "grammar", "grammar"]
+
+
+def test_a_guess_is_cut_at_the_first_illegal_token() -> None:
+    grammar = ToyGrammar([1, 2, 7], [1, 3], [4])
+    draft = compose([Fixed(1, 2, 5, 6)], grammar, 8)
+    assert draft.tokens == [1, 2, 7]
+    assert draft.sources == ["fixed", "fixed", "grammar"]
+
+
+def test_a_proposer_is_asked_to_continue_the_forced_tokens_with_what_is_left() -> None:
+    proposer = Fixed(5)
+    compose([proposer], ToyGrammar([1, 2, 3], [1, 2, 4]), 6)
+    assert proposer.asked == [([1, 2], 4)]
+
+
+def test_a_budget_that_forced_tokens_use_up_leaves_nothing_to_guess() -> None:
+    proposer = Fixed(5)
+    draft = compose([proposer], ToyGrammar([1, 2, 3]), 2)
+    assert draft.tokens == [1, 2]
+    assert proposer.asked == []
+
+
+def test_the_next_proposer_is_asked_only_when_the_one_before_has_no_guess() -> None:
+    silent, second, third = Fixed(), Fixed(1), Fixed(2)
+    assert compose([silent, second, third], None, 3).tokens == [1]
+    assert third.asked == []
+
+
+def test_a_proposer_that_overdraws_is_cut() -> None:
+    assert compose([Fixed(1, 2, 3, obedient=False)], None, 2).tokens == [1, 2]
+
+
+def test_no_budget_means_no_draft_and_no_question() -> None:
+    proposer = Fixed(1)
+    assert len(compose([proposer], ToyGrammar([1, 2]), 0)) == 0
+    assert proposer.asked == []
