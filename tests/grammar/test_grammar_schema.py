@@ -155,6 +155,29 @@ def test_what_no_document_can_satisfy_is_refused_with_or_without_strict(
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("schema", "accepted", "refused"),
+    [
+        ({"type": "object", "properties": {}}, ["{}", '{"a":1}'], ["[]"]),
+        ({"type": "array", "maxItems": 0}, ["[]"], ["[1]"]),
+        ({"type": "string", "pattern": r"^a\/b$"}, ['"a/b"'], ['"ab"']),
+        ({"type": "string", "pattern": r"^hello there indeed\!$"}, ['"hello there indeed!"'], ['"hello"', "hello"]),
+        ({"type": "array", "items": {"type": "string"}, "minItems": 2}, ['["a","b"]'], ['["a"]', '["a",1]']),
+        ({"enum": ["a/b", 'say "x"', "back\\slash"]}, ['"a/b"', '"back\\\\slash"'], ['"a\\/b"', '"c"']),
+        ({"type": ["string", "null"], "enum": ["F", "C", None]}, ['"F"', "null"], ['"K"', "1"]),
+        ({"type": "integer", "minimum": -123, "maximum": 42}, ["-123", "42", "0"], ["43", "01", "1.5"]),
+        ({"anyOf": [{"const": "a"}, {"const": "b"}]}, ['"a"', '"b"'], ["a", '"\\"a\\""']),
+        ({"type": "string", "minLength": 1}, ['"é😀"', '"\\u00e9"', '"\\n"'], ['""', '"\n"', '"\\u27t"', '"\\x"']),
+    ],
+)
+def test_schemas_that_other_systems_got_wrong(
+    compile_schema: Compile, accepts: Accepts, schema: Any, accepted: list[str], refused: list[str]
+) -> None:
+    grammar = compile_schema(schema)
+    assert [text for text in accepted if not accepts(grammar, text)] == []
+    assert [text for text in refused if accepts(grammar, text)] == []
+
+
 def nested(depth: int, wrap: Callable[[Any], Any], inner: Any) -> Any:
     for _ in range(depth):
         inner = wrap(inner)
