@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from atelico.config import EngineConfig, load_config
-from atelico.decoding.worker import ModelWorker, State
+from atelico.decoding.load import ModelLoad, State
+from atelico.decoding.worker import ModelWorker
 from atelico.errors import AtelicoError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
@@ -51,8 +52,12 @@ class Engine:
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def submit(self, request: bytes | str | Mapping[str, Any] | ChatRequest) -> Job:
+    def submit(self, request: bytes | str | Mapping[str, Any] | ChatRequest, *, prompt: str | None = None) -> Job:
         """Start a request and return at once; its model is loaded where it is not yet.
+
+        Args:
+            prompt: a text that the model goes on with as it is, control tokens included; the chat template and
+                `messages` are then not used.
 
         Raises:
             InvalidRequestError: the request is malformed.
@@ -62,7 +67,7 @@ class Engine:
         """
         checked = request if isinstance(request, ChatRequest) else decode_request(request)
         worker = self._worker(checked.model)
-        job = Job(checked, on_cancel=worker.cancel)
+        job = Job(checked, prompt=prompt, on_cancel=worker.cancel)
         worker.submit(job)
         return job
 
@@ -115,6 +120,12 @@ class Engine:
         if worker is not None:
             return ModelState(worker.state, worker.progress, worker.error)
         return ModelState("failed" if error else None, 0.0, error)
+
+    def loads(self) -> list[ModelLoad]:
+        """How busy each model is that has been asked for."""
+        with self._lock:
+            workers = list(self._workers.values())
+        return [worker.load() for worker in workers]
 
     def wait_for_model(self, name: str, timeout: float | None = None) -> None:
         """Load a model and wait until it is ready.

@@ -30,12 +30,16 @@ class Job:
     Attributes:
         id: the response's id.
         request: what was asked.
+        prompt: a text to go on with as it is, in place of the request's messages; None for a chat.
         submitted_at: `time.perf_counter()` of the submission.
     """
 
-    def __init__(self, request: ChatRequest, *, on_cancel: Callable[[Job], None] | None = None) -> None:
+    def __init__(
+        self, request: ChatRequest, *, prompt: str | None = None, on_cancel: Callable[[Job], None] | None = None
+    ) -> None:
         """`on_cancel` is called once, on the cancelling thread; it must end a job that has not started."""
         self.request = request
+        self.prompt = prompt
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
         self.created = int(time.time())
         self.submitted_at = time.perf_counter()

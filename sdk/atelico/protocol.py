@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -206,8 +206,12 @@ class ChatRequest(Struct, kw_only=True):
 _MAX_STOP_STRINGS = 16
 
 
-def _check_across_fields(request: ChatRequest) -> None:
-    """The rules that one field's type cannot express."""
+def check_across_fields(request: ChatRequest) -> None:
+    """The rules that one field's type cannot express.
+
+    Raises:
+        InvalidRequestError: one of them is broken.
+    """
 
     def fail(param: str, message: str, hint: str = "") -> None:
         raise InvalidRequestError(message, param=param, hint=hint)
@@ -229,7 +233,9 @@ def _check_across_fields(request: ChatRequest) -> None:
             fail(f"messages[{i}].content", f"messages[{i}].content is missing; only assistant messages may omit it.")
 
 
-_decoder = msgspec.json.Decoder(ChatRequest)
+T = TypeVar("T")
+
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 _encoder = msgspec.json.Encoder()
 
 
@@ -241,10 +247,26 @@ def decode_request(data: bytes | str | Mapping[str, Any], *, max_bytes: int = MA
         InvalidRequestError: a field is missing, has a wrong type or a value out of range.
     """
     body = _as_json(data)
+    request = decode_as(ChatRequest, body, max_bytes=max_bytes)
+    check_across_fields(request)
+    if logger.isEnabledFor(logging.DEBUG):
+        _log_unknown_fields(body)
+    return request
+
+
+def decode_as(kind: type[T], body: bytes, *, max_bytes: int = MAX_REQUEST_BYTES) -> T:
+    """The struct `kind` in a JSON body.
+
+    Raises:
+        InvalidJSONError, InvalidRequestError: see decode_request.
+    """
     if len(body) > max_bytes:
         raise InvalidJSONError(f"The request has {len(body)} bytes; at most {max_bytes} are accepted.")
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        request = _decoder.decode(body)
+        decoded: T = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _validation_error(str(error)) from None
     except msgspec.DecodeError as error:
@@ -253,10 +275,7 @@ def decode_request(data: bytes | str | Mapping[str, Any], *, max_bytes: int = MA
         raise InvalidJSONError(f"The request is not valid UTF-8: {error.reason} at byte {error.start}.") from None
     except RecursionError:
         raise InvalidJSONError("The request is nested too deeply.") from None
-    _check_across_fields(request)
-    if logger.isEnabledFor(logging.DEBUG):
-        _log_unknown_fields(body)
-    return request
+    return decoded
 
 
 def _as_json(data: bytes | str | Mapping[str, Any]) -> bytes:
@@ -392,6 +411,7 @@ class SpeculationInfo(Wire):
     accepted: int = 0
     acceptance_rate: float | None = None
     sources: dict[str, int] = msgspec.field(default_factory=dict)
+    proposed_sources: dict[str, int] = msgspec.field(default_factory=dict)
     governor: GovernorInfo | None = None
 
 
@@ -407,7 +427,8 @@ class Timings(Wire):
 
 
 class AtelicoInfo(Wire):
-    """Our own part of the response. `sources` of speculation counts accepted draft tokens by where they came from."""
+    """Our own part of the response. `sources` of speculation counts accepted draft tokens by where they came from,
+    `proposed_sources` all of them."""
 
     speculation: SpeculationInfo
     timings: Timings

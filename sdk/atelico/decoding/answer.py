@@ -123,8 +123,10 @@ def _usage(lanes: Sequence[Lane], n_tokens: int | None = None) -> Usage:
 
 def _speculation(lanes: Sequence[Lane]) -> SpeculationInfo:
     sources: Counter[str] = Counter()
+    proposed_sources: Counter[str] = Counter()
     for lane in lanes:
         sources.update(lane.stats.accepted_by_source)
+        proposed_sources.update(lane.stats.proposed_by_source)
     proposed = sum(lane.stats.proposed for lane in lanes)
     accepted = sum(lane.stats.accepted for lane in lanes)
     plan = lanes[0].plan
@@ -137,6 +139,7 @@ def _speculation(lanes: Sequence[Lane]) -> SpeculationInfo:
         accepted=accepted,
         acceptance_rate=accepted / proposed if proposed else None,
         sources=dict(sources),
+        proposed_sources=dict(proposed_sources),
         governor=_governor(lanes, proposed),
     )
 

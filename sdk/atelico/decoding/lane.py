@@ -19,11 +19,12 @@ from atelico.speculation.registry import SpeculationPlan
 
 @dataclass
 class SpeculationStats:
-    """What drafting did for one lane. `accepted_by_source` counts accepted draft tokens by who guessed them."""
+    """What drafting did for one lane. `proposed_by_source` and `accepted_by_source`: by who guessed the tokens."""
 
     rounds: int = 0
     proposed: int = 0
     accepted: int = 0
+    proposed_by_source: Counter[str] = field(default_factory=Counter)
     accepted_by_source: Counter[str] = field(default_factory=Counter)
 
 

@@ -9,20 +9,34 @@ import contextlib
 import logging
 import queue
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from atelico._native import AbortFlag
 from atelico.decoding.answer import RequestFacts, completion, end_unstarted, finish_event, progress_event
 from atelico.decoding.lane import Lane
+from atelico.decoding.load import LoopLoad
 from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.round import Turn, decode, plan_round, verify
 from atelico.decoding.sequences import SequencePool
 from atelico.errors import AtelicoError, InferenceError, InternalError, MemoryFullError, ShuttingDownError
 from atelico.job import Job
+from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass
+class Call:
+    """Something to be done on the decode thread between two rounds."""
+
+    function: Callable[[], object]
+    result: Future[object]
 
 
 @dataclass
@@ -46,10 +60,11 @@ class DecodeLoop:
         self._n_lanes = loaded.config.n_lanes
         self._prefill_chunk = loaded.config.prefill_chunk
         self._low_priority = loaded.config.low_priority
-        self._inbox: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Group | Call | None] = queue.SimpleQueue()
         self._groups: dict[str, Group] = {}
         self._waiting: list[Lane] = []
         self._running: list[Lane] = []
+        self._threads = ThreadFollower(loaded.context, loaded.n_threads)
         self.sequences = SequencePool(loaded.context)
         self._closing = False
 
@@ -59,10 +74,33 @@ class DecodeLoop:
         """Queue the lanes of a job."""
         self._inbox.put(group)
 
+    def call(self, function: Callable[[], T]) -> T:
+        """What `function` returns when the decode thread calls it between two rounds. Waits for that.
+
+        Raises:
+            ShuttingDownError: the loop ended before.
+        """
+        result: Future[object] = Future()
+        self._inbox.put(Call(function, result))
+        return cast("T", result.result())
+
     def close(self) -> None:
         """Make `run` end every job and return after the current forward pass."""
         self._closing = True
         self._inbox.put(None)
+
+    def load(self) -> LoopLoad:
+        """How busy the loop is; what is read here may be a round old."""
+        running = list(self._running)
+        return LoopLoad(
+            n_jobs=len({lane.job.id for lane in running}),
+            n_running=len(running),
+            n_lanes=self._n_lanes,
+            n_output=sum(lane.n_output for lane in running),
+            n_kv_tokens=self.sequences.n_cells,
+            n_kv_capacity=self._context.n_cells,
+            n_threads=self._threads.n_threads,
+        )
 
     # --- the decode thread ------------------------------------------------------------------------------------
 
@@ -92,6 +130,9 @@ class DecodeLoop:
                 idle = False
                 if group is None:
                     return
+                if isinstance(group, Call):
+                    _run(group)
+                    continue
                 self._groups[group.job.id] = group
                 self._waiting.extend(group.lanes)
                 self._waiting.sort(key=lambda lane: lane.priority)  # stable: first come, first served within one
@@ -123,8 +164,8 @@ class DecodeLoop:
             self._running.append(lane)
 
     def _round(self, helper: ThreadPoolExecutor) -> None:
-        started = time.perf_counter()
         turns = plan_round(self._running, self._context, self._governor, self._prefill_chunk)
+        timer = PassTimer()
         try:
             logits = decode(turns, self._context, helper)
         except MemoryFullError as error:
@@ -139,7 +180,9 @@ class DecodeLoop:
             return
         if all(turn.n_fed == 1 for turn in turns):
             n_drafted = sum(len(turn.draft) for turn in turns)
-            self._governor.observe_pass(len(turns), n_drafted, time.perf_counter() - started)
+            self._governor.observe_pass(len(turns), n_drafted, timer.wall())
+            if not n_drafted and self._threads.enabled:
+                self._threads.observe(timer.wall(), timer.cpu())
         first_output = 0
         for turn in turns:
             rows = logits[first_output : first_output + turn.n_outputs]
@@ -154,7 +197,7 @@ class DecodeLoop:
                 logger.exception("a defect ended request %s", turn.lane.job.id)
                 self._fail([turn.lane], InternalError("The request failed for a defect of atelico; see the log."))
         self._settle()
-        self._pace(time.perf_counter() - started)
+        self._pace(timer.wall())
 
     def _pace(self, busy: float) -> None:
         """Sleep so that decoding takes no larger share of the time than the most modest lane allows."""
@@ -217,11 +260,20 @@ class DecodeLoop:
         with contextlib.suppress(queue.Empty):
             while True:
                 group = self._inbox.get_nowait()
-                if group is not None:
+                if isinstance(group, Call):
+                    group.result.set_exception(error)
+                elif group is not None:
                     group.job.end(error)
         for group in list(self._groups.values()):
             group.job.end(error)
         self._groups.clear()
+
+
+def _run(call: Call) -> None:
+    try:
+        call.result.set_result(call.function())
+    except BaseException as error:
+        call.result.set_exception(error)
 
 
 def _log_answer(job: Job, lanes: list[Lane]) -> None:

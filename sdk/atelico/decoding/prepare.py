@@ -6,12 +6,12 @@ from atelico.decoding.lane import Lane
 from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.options import build_sampler, pick_seed
 from atelico.decoding.text import TextStream
-from atelico.errors import ContextOverflowError
+from atelico.errors import ContextOverflowError, InvalidRequestError
 from atelico.grammar.compiler import CompiledGrammar
 from atelico.job import Job
 from atelico.models.template import Segment
 from atelico.models.thinking import ThinkSplitter, starts_inside
-from atelico.protocol import ChatRequest, Priority, RequestOptions
+from atelico.protocol import ChatRequest, Message, Priority, RequestOptions
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
 from atelico.speculation.registry import SpeculationPlan
@@ -29,15 +29,19 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
         SchemaError: the schema of `response_format` cannot be enforced.
     """
     request = job.request
-    segments = loaded.template.render_segments(request.messages, template_kwargs=request.chat_template_kwargs)
-    prompt = _tokenize(segments, loaded)
+    if job.prompt is not None:
+        segments: list[Segment] = []
+        prompt = _tokenize_raw(job.prompt, loaded.model.vocabulary)
+    else:
+        segments = loaded.template.render_segments(request.messages, template_kwargs=request.chat_template_kwargs)
+        prompt = _tokenize(segments, loaded)
     room = loaded.context.n_ctx - len(prompt)
     if room < 1:
         raise ContextOverflowError(
             f"The prompt has {len(prompt)} tokens; the context of this model holds {loaded.context.n_ctx} "
             "and needs room for an answer.",
-            param="messages",
-            hint="Shorten the messages, or configure a larger n_ctx.",
+            param="messages" if job.prompt is None else "prompt",
+            hint="Shorten it, or configure a larger n_ctx.",
         )
     inside = loaded.thinking is not None and starts_inside(loaded.thinking, "".join(s.text for s in segments))
     grammar = _grammar(request, loaded, inside=inside)
@@ -51,6 +55,11 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
     ], grammar.warnings if grammar is not None else ()
 
 
+def prefix_tokens(messages: list[Message], loaded: LoadedModel) -> list[int]:
+    """The tokens with which every prompt begins whose dialogue begins with `messages`."""
+    return _tokenize(loaded.template.render_segments(messages, add_generation_prompt=False), loaded)
+
+
 def _tokenize(segments: list[Segment], loaded: LoadedModel) -> list[int]:
     vocabulary = loaded.model.vocabulary
     bos = (
@@ -62,6 +71,18 @@ def _tokenize(segments: list[Segment], loaded: LoadedModel) -> list[int]:
         return bos + [token for part in parts for token in part]
     # Otherwise in one piece, so that the tokens are the very ones the model was trained on.
     return bos + vocabulary.tokenize("".join(segment.text for segment in segments), special=True)
+
+
+def _tokenize_raw(text: str, vocabulary: Vocabulary) -> list[int]:
+    """The tokens of a prompt that no template has made; it may name control tokens."""
+    tokens = vocabulary.tokenize(text, special=True)
+    if vocabulary.adds_bos and vocabulary.bos is not None and tokens[:1] != [vocabulary.bos]:
+        tokens.insert(0, vocabulary.bos)
+    if not tokens:  # there must be something to go on from
+        tokens = [token for token in (vocabulary.bos, vocabulary.eos) if token is not None][:1]
+    if not tokens:
+        raise InvalidRequestError("prompt is empty, and this model has no token that begins a text.", param="prompt")
+    return tokens
 
 
 def _has_special(text: str, vocabulary: Vocabulary) -> bool:
@@ -104,9 +125,10 @@ def _lane(
     for proposer in proposers:
         proposer.observe(prompt)
     stops = request.stop_strings()
-    if loaded.template.turn_end is not None:
+    if loaded.template.turn_end is not None and job.prompt is None:
         stops.append(loaded.template.turn_end)
-    splitter = ThinkSplitter(loaded.thinking, inside=inside) if loaded.thinking is not None else None
+    thinks = loaded.thinking is not None and job.prompt is None
+    splitter = ThinkSplitter(loaded.thinking, inside=inside) if thinks and loaded.thinking is not None else None
     return Lane(
         job=job,
         choice=choice,

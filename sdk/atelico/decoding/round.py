@@ -147,6 +147,7 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     if draft:
         lane.stats.rounds += 1
         lane.stats.proposed += len(draft)
+        lane.stats.proposed_by_source.update(draft.sources)
     n_before, ended = len(lane.tokens), False
     sampled: list[int] = []
     for i, row in enumerate(logits):

@@ -8,11 +8,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from atelico._native import AbortFlag
 from atelico.config import EngineConfig
 from atelico.decoding.answer import RequestFacts, end_unstarted
+from atelico.decoding.load import LoopLoad, ModelLoad, State
 from atelico.decoding.loaded import LoadedModel, load
 from atelico.decoding.loop import DecodeLoop, Group
 from atelico.decoding.prepare import prepare
@@ -22,8 +22,6 @@ from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
 
 logger = logging.getLogger(__name__)
-
-State = Literal["loading", "ready", "failed", "closed"]
 
 
 class ModelWorker:
@@ -74,6 +72,13 @@ class ModelWorker:
     def loaded(self) -> LoadedModel | None:
         """The model once it is ready; for inspection, since its owner is the decode thread."""
         return self._loaded
+
+    def load(self) -> ModelLoad:
+        """How busy the model is."""
+        with self._lock:
+            n_open = sum(not job.ended for job in self._open)
+        busy = self._loop.load() if self._loop is not None else LoopLoad()
+        return ModelLoad(self.ref.name, self.state, max(n_open - busy.n_jobs, 0), busy)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until loading has ended, well or badly. False when it has not within `timeout` seconds."""
