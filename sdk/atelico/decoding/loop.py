@@ -222,17 +222,20 @@ class DecodeLoop:
 
     def _settle(self) -> None:
         """Free the lanes that have finished, and answer the jobs that have no other."""
-        for lane in [lane for lane in self._running if lane.finish_reason is not None]:
+        finished = [lane for lane in self._running if lane.finish_reason is not None]
+        for lane in finished:
             if lane.finish_reason == "cancelled":
                 self._publish(lane)
             self._release(lane)
-            group = self._groups[lane.job.id]
             lane.job.push(finish_event(lane))
-            if all(other.finish_reason is not None for other in group.lanes):
-                del self._groups[lane.job.id]
-                answer = completion(lane.job, group.lanes, group.facts)
-                _log_answer(lane.job, group.lanes)
-                lane.job.end(answer)
+        # Only now: several lanes of one job may have finished in the same round.
+        for job in {lane.job.id: lane.job for lane in finished}.values():
+            group = self._groups[job.id]
+            if all(lane.finish_reason is not None for lane in group.lanes):
+                del self._groups[job.id]
+                answer = completion(job, group.lanes, group.facts)
+                _log_answer(job, group.lanes)
+                job.end(answer)
 
     def _release(self, lane: Lane) -> None:
         """Give the sequence back, holding exactly what was returned of it, for the next request to continue."""
