@@ -113,8 +113,8 @@ ATELICO_API void atelico_destroy(atelico_engine *engine);
  *
  * model: a name as in a request: "org/name" or a file's stem below the model folders, a path to a .gguf, an alias;
  *     with or without "in-memory::".
- * Returns ATELICO_OK, or ATELICO_INVALID_HANDLE, ATELICO_INVALID_ARGUMENT, ATELICO_INIT_FAILED, ATELICO_BUSY (over 1,024
- *     names). A model that does not exist or does not load shows up in atelico_model_state. */
+ * Returns ATELICO_OK, or ATELICO_INVALID_HANDLE, ATELICO_INVALID_ARGUMENT, ATELICO_INIT_FAILED, ATELICO_BUSY (over
+ *     1,024 names). A model that does not exist or does not load shows up in atelico_model_state. */
 ATELICO_API int32_t atelico_load_model(atelico_engine *engine, const char *model);
 
 /* How far the loading of a model is; also of one that a request loads.
@@ -143,8 +143,8 @@ ATELICO_API int32_t atelico_chat_completion(atelico_engine *engine, const char *
 /* Start a request and return at once. "stream" makes no difference.
  *
  * Returns a job's id, greater than 0 and never used again in this process; or ATELICO_INVALID_HANDLE,
- *     ATELICO_INVALID_ARGUMENT, ATELICO_INVALID_JSON (over 16 MB), ATELICO_INIT_FAILED, ATELICO_BUSY (4,096 jobs that are not
- *     done), ATELICO_INTERNAL. What else is wrong with the request comes as the job's error event.
+ *     ATELICO_INVALID_ARGUMENT, ATELICO_INVALID_JSON (over 16 MB), ATELICO_INIT_FAILED, ATELICO_BUSY (4,096 jobs that
+ *     are not done), ATELICO_INTERNAL. What else is wrong with the request comes as the job's error event.
  * Ownership: the library keeps a job until atelico_chat_poll has returned ATELICO_DONE for it, or its engine is
  *     destroyed. So poll every job to the end, cancelled ones too. */
 ATELICO_API int64_t atelico_chat_begin(atelico_engine *engine, const char *request_json);
@@ -165,8 +165,8 @@ ATELICO_API int32_t atelico_chat_poll(atelico_engine *engine, int64_t job, char 
 /* Stop a job as soon as possible, at any time after its begin, also repeatedly. Its text so far stays: the last chunk
  * has the finish_reason "cancelled", then comes ATELICO_DONE.
  *
- * Returns ATELICO_OK, also for a job that has ended but is not yet polled to ATELICO_DONE; ATELICO_INVALID_ARGUMENT: no such
- *     job of this engine; ATELICO_INVALID_HANDLE. */
+ * Returns ATELICO_OK, also for a job that has ended but is not yet polled to ATELICO_DONE; ATELICO_INVALID_ARGUMENT: no
+ *     such job of this engine; ATELICO_INVALID_HANDLE. */
 ATELICO_API int32_t atelico_chat_cancel(atelico_engine *engine, int64_t job);
 
 /* What was wrong in the last call of this thread that failed, and what to do about it; one or two sentences, at most

@@ -1,0 +1,42 @@
+"""Reports how far models are, for the names a game asks about. Loads nothing."""
+
+from __future__ import annotations
+
+from atelico.cabi.mailbox import Loading, Mailbox
+from atelico.engine import Engine
+from atelico.errors import AtelicoError, InternalError
+
+_LOADING = {"loading": Loading.LOADING, "ready": Loading.READY}
+
+
+class ModelReports:
+    """The names of one engine and what was last said about each. Used by one thread."""
+
+    def __init__(self, handle: int, engine: Engine, mailbox: Mailbox) -> None:
+        self._handle, self._engine, self._mailbox = handle, engine, mailbox
+        self._tickets: dict[str, int] = {}
+        self._said: dict[str, tuple[int, int, float, str]] = {}
+
+    def watch(self, name: str, ticket: int) -> None:
+        """Report on `name` from now on; `ticket` tells the mailbox which of its questions that answers."""
+        self._tickets[name] = max(ticket, self._tickets.get(name, 0))
+
+    def report(self) -> bool:
+        """Say what has changed. Returns whether a model is loading, so that there is more to say soon."""
+        for name, ticket in self._tickets.items():
+            state, progress, message = self._state_of(name)
+            if self._said.get(name) != (ticket, state, progress, message):
+                self._said[name] = (ticket, state, progress, message)
+                self._mailbox.set_model(self._handle, name, ticket, state, progress, message)
+        return any(state == Loading.LOADING for _, state, _, _ in self._said.values())
+
+    def _state_of(self, name: str) -> tuple[int, float, str]:
+        try:
+            found = self._engine.model_state(name)
+        except AtelicoError as error:
+            return error.c_result, 0.0, str(error)
+        if found.state == "failed":
+            cause = found.error or InternalError(f"Loading {name} failed.")
+            return cause.c_result, 0.0, str(cause)
+        loading = _LOADING.get(found.state or "", Loading.NOT_LOADED)
+        return loading, 1.0 if loading == Loading.READY else found.progress, ""
