@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -139,6 +140,35 @@ class Engine:
             raise TimeoutError(f"{name} was not loaded within {timeout} seconds.")
         if worker.error is not None:
             raise worker.error
+
+    def save_prefix(self, model: str, messages: Sequence[Mapping[str, Any]], path: str | Path) -> int:
+        """Read `messages` and write the model's memory after them to `path`, for `load_prefix` to take in later.
+
+        A game can so ship a character's description already read. Every request whose messages begin with these
+        then starts from there.
+
+        Returns:
+            Tokens saved.
+
+        Raises:
+            PrefixError: the messages are too short to be kept, or the file cannot be written.
+            AtelicoError: as a request with these messages.
+        """
+        request = decode_request({"model": model, "messages": messages, "max_tokens": 1})
+        self.chat_completion(request)
+        return self._worker(model).save_prefix(request.messages, Path(path))
+
+    def load_prefix(self, model: str, path: str | Path) -> int:
+        """Take a saved prefix into the memory of `model`, which is loaded where it is not yet. Waits for both.
+
+        Returns:
+            Tokens taken in.
+
+        Raises:
+            PrefixError: the file is damaged, or belongs to another model or version; nothing has changed then.
+            AtelicoError: the model cannot be loaded.
+        """
+        return self._worker(model).load_prefix(Path(path))
 
     def unload_model(self, name: str, timeout: float | None = None) -> bool:
         """End the requests of a model and free its memory. False when it was not loaded or `timeout` seconds passed."""

@@ -56,6 +56,12 @@ class SchemaError(InvalidRequestError):
     code = "invalid_schema"
 
 
+class PrefixError(InvalidRequestError):
+    """A saved prefix cannot be written or read, is damaged, or belongs to another model or version."""
+
+    code = "invalid_prefix"
+
+
 class ContextOverflowError(InvalidRequestError):
     """The prompt does not fit the model's context."""
 

@@ -16,6 +16,7 @@ class LoopLoad:
         n_jobs: requests with a lane.
         n_running: lanes that generate, of `n_lanes`.
         n_output: tokens these lanes have generated so far.
+        n_threads: threads that decode right now.
         n_kv_tokens: memory cells in use or reserved, of `n_kv_capacity`.
     """
 

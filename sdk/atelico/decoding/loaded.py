@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import psutil
+
 from atelico._native import AbortFlag
 from atelico.config import EngineConfig
 from atelico.errors import ConfigError, ModelLoadError
@@ -40,6 +42,7 @@ class LoadedModel:
     load_ms: float
     ready_at: float
     config: EngineConfig
+    n_threads: int
     governor: Governor
     memories: Memories = field(default_factory=Memories)
 
@@ -98,7 +101,9 @@ def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bo
         )
     model = Model(info.path, ModelOptions(n_gpu_layers=config.n_gpu_layers), on_progress)
     try:
-        context = Context(model, _context_options(info, model, config), abort)
+        options = _context_options(info, model, config)
+        _check_memory(model, options)
+        context = Context(model, options, abort)
     except BaseException:
         model.close()
         raise
@@ -119,8 +124,20 @@ def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bo
         load_ms=(ready_at - started) * 1000,
         ready_at=ready_at,
         config=config,
+        n_threads=options.n_threads,
         governor=Governor(_governor_limits(config)),
     )
+
+
+def _check_memory(model: Model, options: ContextOptions) -> None:
+    """Refuse a memory that this machine has no room for, before anything is allocated."""
+    needed, free = options.n_cells * model.kv_bytes_per_token(), psutil.virtual_memory().available
+    if model.device == "cpu" and needed > free:
+        raise ModelLoadError(
+            f"A memory of {options.n_cells} tokens for {model.path.name} needs {needed / 2**20:,.0f} MiB; "
+            f"{free / 2**20:,.0f} MiB are free.",
+            hint="Configure a smaller n_ctx or kv_tokens.",
+        )
 
 
 def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> ContextOptions:

@@ -102,6 +102,23 @@ class SequencePool:
         if self._context.recurrent or not self._context.truncate(sequence.id, len(tokens)):
             self.forget(sequence)
 
+    def export(self, tokens: list[int]) -> bytes | None:
+        """The state of the memory after exactly `tokens`; None where memory does not hold them."""
+        sequence = self.acquire([*tokens, -1], len(tokens) + 1)
+        if sequence is None:
+            return None
+        state = self._context.state(sequence.id) if sequence.tokens == tokens else None
+        self.release(sequence, sequence.tokens)
+        return state
+
+    def adopt(self, tokens: list[int], state: bytes) -> bool:
+        """Take in a state that `export` returned for `tokens`. False when there is no room, or it does not fit."""
+        sequence = self._free_sequence(keep=None) if self._make_room(len(tokens), keep=None) else None
+        if sequence is None or not self._context.restore(sequence.id, state):
+            return False
+        self.release(sequence, tokens)
+        return True
+
     def forget(self, sequence: Sequence) -> None:
         """Empty `sequence`."""
         heirs = [other for other in self._sequences if other.owner is sequence]

@@ -8,18 +8,22 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from atelico._native import AbortFlag
 from atelico.config import EngineConfig
+from atelico.decoding import saved_prefix
 from atelico.decoding.answer import RequestFacts, end_unstarted
 from atelico.decoding.load import LoopLoad, ModelLoad, State
 from atelico.decoding.loaded import LoadedModel, load
 from atelico.decoding.loop import DecodeLoop, Group
-from atelico.decoding.prepare import prepare
-from atelico.errors import AtelicoError, BusyError, CancelledError, InternalError, ShuttingDownError
+from atelico.decoding.prepare import prefix_tokens, prepare
+from atelico.decoding.saved_prefix import SavedPrefix
+from atelico.errors import AtelicoError, BusyError, CancelledError, InternalError, PrefixError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
+from atelico.protocol import Message
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +115,45 @@ class ModelWorker:
             self._abort.set()
         else:
             end_unstarted(job)
+
+    def save_prefix(self, messages: list[Message], path: Path) -> int:
+        """Write the memory after `messages`, which a request has just read, to `path`; returns its tokens.
+
+        Raises:
+            PrefixError: it is too short, or this model's memory cannot be saved.
+        """
+        loaded, loop = self._ready()
+        tokens = prefix_tokens(messages, loaded)
+        state = None if loaded.context.recurrent else loop.call(lambda: loop.sequences.export(tokens))
+        if state is None:
+            raise PrefixError(
+                f"The {len(tokens)} tokens of these messages are not kept in memory.",
+                hint="Too short a prefix, one that does not fit, and recurrent memory cannot be saved.",
+            )
+        saved_prefix.write(path, SavedPrefix(tokens, state), self.ref.path)
+        return len(tokens)
+
+    def load_prefix(self, path: Path) -> int:
+        """Take the memory in `path` in; returns its tokens.
+
+        Raises:
+            PrefixError: it does not belong here, is damaged, or there is no room.
+        """
+        loaded, loop = self._ready()
+        prefix = saved_prefix.read(path, self.ref.path)
+        if loaded.context.recurrent or not loop.call(lambda: loop.sequences.adopt(prefix.tokens, prefix.state)):
+            raise PrefixError(
+                f"The saved prefix {path} of {len(prefix.tokens)} tokens does not fit into the memory.",
+                hint="Configure more kv_tokens.",
+            )
+        return len(prefix.tokens)
+
+    def _ready(self) -> tuple[LoadedModel, DecodeLoop]:
+        self._settled.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._loaded is not None and self._loop is not None
+        return self._loaded, self._loop
 
     def close(self, timeout: float | None = None) -> bool:
         """End every job, stop the threads and free the model.

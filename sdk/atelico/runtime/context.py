@@ -185,6 +185,29 @@ class Context:
         """
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
 
+    def state(self, sequence: int) -> bytes:
+        """The memory of `sequence` as llama.cpp writes it, to be restored in a context of the same model.
+
+        Raises:
+            InferenceError: llama.cpp could not write it.
+        """
+        size = llama_cpp.llama_state_seq_get_size(self.handle, sequence)
+        buffer = (ctypes.c_uint8 * size)()
+        if llama_cpp.llama_state_seq_get_data(self.handle, buffer, size, sequence) != size:
+            raise InferenceError("llama.cpp could not write the state of a sequence.")
+        return bytes(buffer)
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Fill the empty `sequence` with a state. False when it does not fit; the sequence is empty then.
+
+        Trusts its input: give it only what `state` returned for this model.
+        """
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        done = bool(llama_cpp.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state))
+        if not done:
+            self.clear(sequence)
+        return done
+
     def clear(self, sequence: int) -> None:
         """Forget `sequence`; removing all of it is possible in every kind of memory."""
         llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)

@@ -52,6 +52,13 @@ def collected_problems() -> Iterator[list[str]]:
 
 
 @functools.cache
+def llama_version() -> str:
+    """The version of llama.cpp that is loaded."""
+    text: bytes = llama_cpp.llama_version()
+    return text.decode(errors="replace")
+
+
+@functools.cache
 def system_info() -> str:
     """What llama.cpp was compiled with, in its own words."""
     text: bytes = llama_cpp.llama_print_system_info()

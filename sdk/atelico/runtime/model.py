@@ -89,6 +89,21 @@ class Model:
             raise ModelLoadError(f"The model {self.path.name} has been unloaded.")
         return self._handle
 
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of attention memory per token, keys and values in 16 bits; an upper bound where layers differ."""
+        n_heads = max(llama_cpp.llama_model_n_head(self.handle), 1)
+        head = llama_cpp.llama_model_n_embd(self.handle) // n_heads
+        architecture = self._metadata("general.architecture") or ""
+        key = int(self._metadata(f"{architecture}.attention.key_length") or head)
+        value = int(self._metadata(f"{architecture}.attention.value_length") or head)
+        n_kv_heads = llama_cpp.llama_model_n_head_kv(self.handle)
+        return int(llama_cpp.llama_model_n_layer(self.handle) * n_kv_heads * (key + value) * 2)
+
+    def _metadata(self, key: str) -> str | None:
+        buffer = ctypes.create_string_buffer(256)
+        size = llama_cpp.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
+        return buffer.value.decode(errors="replace") if size >= 0 else None
+
     def close(self) -> None:
         """Free the weights. Safe to call twice."""
         handle, self._handle = self._handle, None

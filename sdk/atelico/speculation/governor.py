@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from atelico.speculation.draft import Draft
 
 # What an additional row costs before it has been measured, relative to a pass with one row. Measured curves lie between
-# 0.1 (memory-bound, many cores) and 0.5 (a small model on one core).
-_PRIOR_ROW_COST = 0.35
+# 0.1 (memory-bound, many cores) and 0.5 (a small model on one core); an optimistic guess gets itself measured.
+_PRIOR_ROW_COST = 0.2
 # How often a first draft token is right before anything is known, by source.
 _PRIOR_ACCEPTANCE = {"grammar": 0.99, "prompt": 0.6, "pool": 0.5}
 _PRIOR_WEIGHT = 4.0
@@ -46,7 +46,8 @@ class GovernorLimits:
 class CostCurve:
     """Relative time of a pass by its number of draft rows, for one number of lanes."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_lanes: int = 1) -> None:
+        self._prior = _PRIOR_ROW_COST / (1.0 + _PRIOR_ROW_COST * (n_lanes - 1))
         self._base: float | None = None
         self._ratios: dict[int, tuple[float, float]] = {}  # draft rows -> (ratio, weight)
 
@@ -82,7 +83,7 @@ class CostCurve:
         if above is not None:
             share = (n_drafted - below) / (above - below)
             return start + share * (self._ratios[above][0] - start)
-        slope = (start - 1.0) / below if below else _PRIOR_ROW_COST
+        slope = (start - 1.0) / below if below else self._prior
         return start + max(slope, 0.05) * (n_drafted - below)
 
     def measured(self) -> dict[int, float]:
@@ -117,6 +118,14 @@ class Acceptance:
 
 
 @dataclass
+class _Probe:
+    """When a length of 0 is doubted again, in declined drafts, for one number of lanes."""
+
+    pause: int
+    declined: int = 0
+
+
+@dataclass
 class _Strategy:
     """The verdicts on one proposer: how often requests failed the yield floor, and the pause that followed."""
 
@@ -146,7 +155,8 @@ class Governor:
 
     def __init__(self, limits: GovernorLimits) -> None:
         self._limits = limits
-        self._costs: dict[int, CostCurve] = defaultdict(CostCurve)
+        self._costs: dict[int, CostCurve] = {}
+        self._probes: dict[int, _Probe] = {}
         self._acceptance = Acceptance()
         self._strategies: dict[str, _Strategy] = defaultdict(_Strategy)
 
@@ -187,7 +197,7 @@ class Governor:
         limits = self._limits
         if request.resting is not None or 0 < limits.max_lanes < n_lanes:
             return 0
-        cost = self._costs[n_lanes]
+        cost = self._cost(n_lanes)
         plain = n_lanes / cost.ratio(n_other_drafted)
         best, best_length, expected, likely = plain * limits.min_speedup, 0, float(n_lanes), 1.0
         for i in range(len(draft)):
@@ -196,13 +206,21 @@ class Governor:
             speed = expected / cost.ratio(n_other_drafted + i + 1)
             if speed > best:
                 best, best_length = speed, i + 1
-        if best_length == 0:
-            request.declined += 1
-        return best_length
+        probe = self._probes.setdefault(n_lanes, _Probe(limits.reprobe))
+        if best_length:
+            probe.pause, probe.declined = limits.reprobe, 0
+            return best_length
+        request.declined += 1
+        probe.declined += 1
+        if probe.declined < probe.pause:
+            return 0
+        # What was measured may have been another process's doing: look again, ever more rarely.
+        probe.pause, probe.declined = min(2 * probe.pause, limits.reprobe_max), 0
+        return min(len(draft), 2)
 
     def observe_pass(self, n_lanes: int, n_drafted: int, seconds: float) -> None:
         """A pass without prompt rows took so long."""
-        self._costs[n_lanes].observe(n_drafted, seconds)
+        self._cost(n_lanes).observe(n_drafted, seconds)
 
     def observe_draft(self, request: RequestGovernor, draft: Draft, committed: list[int], n_verified: int) -> None:
         """What came where `draft` was guessed.
@@ -226,6 +244,12 @@ class Governor:
         floor, rounds = self._limits.min_yield, self._limits.yield_rounds
         if request.rounds >= rounds and request.accepted / request.rounds < floor:
             request.resting = f"fewer than {floor} accepted tokens per round"
+
+    def _cost(self, n_lanes: int) -> CostCurve:
+        curve = self._costs.get(n_lanes)
+        if curve is None:
+            curve = self._costs[n_lanes] = CostCurve(n_lanes)
+        return curve
 
     def _probability(self, request: RequestGovernor, at: Key) -> float:
         right, total = self._acceptance.counts(at)
