@@ -184,7 +184,7 @@ class Engine:
             if self._closed:
                 raise ShuttingDownError("The engine is closed.", hint="Make a new Engine.")
             worker = self._workers.get(key)
-            if worker is None:
+            if worker is None or worker.error is not None:
                 # A file that could not be loaded is tried again: it may have been mended meanwhile.
                 self._failed.pop(key, None)
                 worker = self._workers[key] = ModelWorker(ref, self.config, self._forget)
@@ -195,8 +195,8 @@ class Engine:
         with self._lock:
             if self._workers.get(key) is failed:
                 del self._workers[key]
-            if failed.error is not None:
-                self._failed[key] = failed.error
+                if failed.error is not None:
+                    self._failed[key] = failed.error
 
     # --- end --------------------------------------------------------------------------------------------------
 

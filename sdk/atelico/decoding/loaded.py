@@ -142,6 +142,8 @@ def _check_memory(model: Model, options: ContextOptions) -> None:
 
 def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> ContextOptions:
     max_rows = config.n_lanes * (config.max_draft + 1)
+    # Each sequence of recurrent memory costs a state, and a finished one cannot be shared or cut.
+    n_sequences = config.n_lanes + (0 if model.recurrent else config.n_kept)
     target = gates.Target(
         info.architecture, info.name, info.quantization, config.device or model.device, model.recurrent, True
     )
@@ -153,9 +155,9 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
         n_cells=max(config.kv_tokens, n_ctx) if config.kv_tokens else 2 * n_ctx,
         # llama.cpp aborts unless a batch holds more rows than there are rollback slots.
         n_batch=max(config.n_batch, max_rows, n_rollback + 2),
-        # Each sequence of recurrent memory costs a state, and a finished one cannot be shared or cut.
-        n_sequences=config.n_lanes + (0 if model.recurrent else config.n_kept),
-        n_outputs=max_rows,
+        n_sequences=n_sequences,
+        # llama.cpp aborts unless every sequence may have an output.
+        n_outputs=max(max_rows, n_sequences),
         n_threads=config.n_threads or default_threads(),
         n_rollback=n_rollback,
     )

@@ -145,6 +145,8 @@ class DecodeLoop:
             self._waiting = [lane for lane in self._waiting if lane.job is not group.job]
             if any(lane in self._running for lane in group.lanes):
                 self._settle()
+            elif any(lane.clock.admitted_at for lane in group.lanes):
+                self._answer(group)  # some choices had finished, the others have waited for a free lane
             else:
                 del self._groups[group.job.id]
                 end_unstarted(group.job)
@@ -232,10 +234,14 @@ class DecodeLoop:
         for job in {lane.job.id: lane.job for lane in finished}.values():
             group = self._groups[job.id]
             if all(lane.finish_reason is not None for lane in group.lanes):
-                del self._groups[job.id]
-                answer = completion(job, group.lanes, group.facts)
-                _log_answer(job, group.lanes)
-                job.end(answer)
+                self._answer(group)
+
+    def _answer(self, group: Group) -> None:
+        """End a job whose lanes have all finished."""
+        del self._groups[group.job.id]
+        answer = completion(group.job, group.lanes, group.facts)
+        _log_answer(group.job, group.lanes)
+        group.job.end(answer)
 
     def _release(self, lane: Lane) -> None:
         """Give the sequence back, holding exactly what was returned of it, for the next request to continue."""
