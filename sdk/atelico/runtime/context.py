@@ -60,6 +60,7 @@ class Context:
         n_rollback: tokens of the last decode that can be taken back: all with plain attention, fewer or none with
             recurrent memory.
         recurrent: whether a sequence cannot be cut at any position.
+        n_vocab: width of a row of logits; ids from here on are no tokens.
     """
 
     def __init__(self, model: Model, options: ContextOptions, abort: AbortFlag | None = None) -> None:
@@ -73,8 +74,9 @@ class Context:
         parameters.n_batch = parameters.n_ubatch = options.n_batch
         parameters.n_seq_max = options.n_sequences
         parameters.n_rs_seq = options.n_rollback
-        # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary.
-        parameters.n_outputs_max = options.n_outputs
+        # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary. It aborts the process
+        # with fewer rows than sequences.
+        parameters.n_outputs_max = max(options.n_outputs, options.n_sequences)
         parameters.n_threads = parameters.n_threads_batch = options.n_threads
         # Batched and single-row logits agree to the bit only with flash attention.
         parameters.flash_attn_type = _FLASH_ATTENTION_ON
@@ -94,7 +96,7 @@ class Context:
             )
         self._handle: int | None = handle
         self._memory = llama_cpp.llama_get_memory(handle)
-        self._n_vocab = model.vocabulary.n_tokens
+        self.n_vocab = model.vocabulary.n_tokens
         self._abort = abort  # must outlive the context
         self.n_sequences = options.n_sequences
         self.n_outputs = options.n_outputs
@@ -166,8 +168,8 @@ class Context:
             reason = problems[-1] if problems else f"result {result}"
             raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {reason}.")
         if n_outputs == 0:
-            return np.empty((0, self._n_vocab), np.float32)
-        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self._n_vocab))
+            return np.empty((0, self.n_vocab), np.float32)
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self.n_vocab))
 
     def length(self, sequence: int) -> int:
         """Tokens of `sequence` in memory."""

@@ -23,6 +23,7 @@ _PRIOR_WEIGHT = 4.0
 # One request's own counts outweigh the model's after this many trials.
 _REQUEST_WEIGHT = 6.0
 _FORGET = 0.98
+_FIRST_PLAIN, _PLAIN_EVERY = 3, 64
 _COST_RATE = 0.15
 # Samples that are this many times slower than expected are another process's doing, not the draft's.
 _OUTLIER = 3.0
@@ -49,10 +50,20 @@ class CostCurve:
     def __init__(self, n_lanes: int = 1) -> None:
         self._prior = _PRIOR_ROW_COST / (1.0 + _PRIOR_ROW_COST * (n_lanes - 1))
         self._base: float | None = None
+        self._n_plain = 0
+        self._since_plain = 0
         self._ratios: dict[int, tuple[float, float]] = {}  # draft rows -> (ratio, weight)
+
+    @property
+    def needs_plain(self) -> bool:
+        """Whether the next pass should carry no draft: a ratio needs a fresh plain pass to compare with."""
+        return self._n_plain < _FIRST_PLAIN or self._since_plain >= _PLAIN_EVERY
 
     def observe(self, n_drafted: int, seconds: float) -> None:
         """A pass with `n_drafted` draft rows took so long."""
+        self._since_plain += 1
+        if n_drafted == 0:
+            self._n_plain, self._since_plain = self._n_plain + 1, 0
         expected = self.ratio(n_drafted)
         if self._base is None:
             self._base = seconds / expected
@@ -198,6 +209,8 @@ class Governor:
         if request.resting is not None or 0 < limits.max_lanes < n_lanes:
             return 0
         cost = self._cost(n_lanes)
+        if cost.needs_plain:
+            return 0
         plain = n_lanes / cost.ratio(n_other_drafted)
         best, best_length, expected, likely = plain * limits.min_speedup, 0, float(n_lanes), 1.0
         for i in range(len(draft)):
