@@ -77,7 +77,7 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
             outputs_left - 1 - waiting,
             context.n_rollback,
         )
-        guess = draft = _guess(lane, budget)
+        guess = draft = _guess(lane, budget, context.n_vocab)
         if guess and lane.governor is not None:
             draft = guess.head(governor.choose(lane.governor, guess, len(decoding), n_drafted))
         turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess)
@@ -101,15 +101,32 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
     return turns
 
 
-def _guess(lane: Lane, budget: int) -> Draft:
+def _guess(lane: Lane, budget: int, n_vocab: int) -> Draft:
+    """The lane's draft, cut at the first token that is none: llama.cpp refuses a whole batch for one such id."""
     if budget <= 0:
         return Draft()
     try:
-        return compose(lane.proposers, lane.matcher, budget)
-    except Exception:  # a defect in a proposer costs speed, never the request
-        logger.exception("proposer '%s' failed; the request goes on without speculation", lane.plan.proposer)
-        lane.stop_speculating(f"proposer '{lane.plan.proposer}' failed")
+        draft = compose(lane.proposers, lane.matcher, budget)
+        return draft.head(next((i for i, token in enumerate(draft.tokens) if not 0 <= token < n_vocab), len(draft)))
+    except Exception:
+        _drop_proposers(lane)
         return Draft()
+
+
+def _observe(lane: Lane, tokens: Sequence[int]) -> None:
+    """Show the proposers what was committed."""
+    try:
+        for proposer in lane.proposers:
+            proposer.observe(tokens)
+    except Exception:
+        _drop_proposers(lane)
+
+
+def _drop_proposers(lane: Lane) -> None:
+    """A defect in a proposer, which is being handled as an exception, costs speed and never the request."""
+    logger.exception("proposer '%s' failed; the request goes on without speculation", lane.plan.proposer)
+    lane.proposers = []
+    lane.stop_speculating(f"proposer '{lane.plan.proposer}' failed")
 
 
 def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits | None:
@@ -168,8 +185,7 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     lane.n_cached = len(lane.tokens) - (0 if ended else 1)
     if lane.governor is not None and turn.guess:
         governor.observe_draft(lane.governor, turn.guess, sampled, len(draft))
-    for proposer in lane.proposers:
-        proposer.observe(lane.tokens[n_before:])
+    _observe(lane, lane.tokens[n_before:])
 
 
 def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:
