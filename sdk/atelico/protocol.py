@@ -97,6 +97,19 @@ class Speculative(Struct):
     k: Count | None = None
 
 
+class Prediction(Struct):
+    """Text that the answer is expected to contain, in whole or in parts: it is drafted from, never copied."""
+
+    type: Literal["content"]
+    content: str | list[ContentPart]
+
+    def text(self) -> str:
+        """The content as one string; parts are joined without a separator."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text or "" for part in self.content)
+
+
 class JsonSchema(Struct):
     """A named JSON schema. `strict` true refuses what cannot be enforced; otherwise it is weakened with a warning."""
 
@@ -134,13 +147,15 @@ class RequestOptions(Struct):
 
     `priority`: who starts first among those that wait, and whose prompt is read first. `governor` "off": verify as many
     draft tokens as `k` says, whether they pay or not. `max_cpu`: share of the time that decoding may take, the rest is
-    slept. `frame_budget_ms`: the same, said as milliseconds out of each frame of a 60 Hz loop.
+    slept. `frame_budget_ms`: the same, said as milliseconds out of each frame of a 60 Hz loop. `memory` "off": neither
+    draft from earlier requests' answers nor leave this one's for later ones.
     """
 
     priority: Priority | None = None
     governor: Literal["on", "off"] | None = None
     max_cpu: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     frame_budget_ms: Annotated[float, Meta(gt=0.0, le=1000 / 60)] | None = None
+    memory: Literal["on", "off"] | None = None
 
     def duty(self) -> float:
         """The share of the time that decoding may take, 0 to 1."""
@@ -164,6 +179,7 @@ class ChatRequest(Struct, kw_only=True):
     model: Annotated[str, Meta(min_length=1)]
     messages: Annotated[list[Message], Meta(min_length=1)]
     speculative: Speculative | None = None
+    prediction: Prediction | None = None
     response_format: ResponseFormat | None = None
     atelico: RequestOptions | None = None
     cache_prompt: bool | None = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atelico.speculation.compose import compose
+from atelico.speculation.compose import DRAFTER_MATCH, compose
 
 
 class ToyGrammar:
@@ -41,11 +43,12 @@ class Fixed:
     """Proposes the same guess after any context, and remembers what it was asked."""
 
     name = source = "fixed"
-    match = 3
 
-    def __init__(self, *guess: int, obedient: bool = True) -> None:
+    def __init__(self, *guess: int, match: int = 3, obedient: bool = True, once: bool = False) -> None:
+        self.match = match
         self._guess = list(guess)
         self._obedient = obedient
+        self._once = once
         self.asked: list[tuple[list[int], int]] = []
 
     def observe(self, tokens: Sequence[int]) -> None:
@@ -53,6 +56,8 @@ class Fixed:
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
         self.asked.append((list(ahead), budget))
+        if self._once and len(self.asked) > 1:
+            return []
         return self._guess[:budget] if self._obedient else list(self._guess)
 
 
@@ -85,7 +90,7 @@ def test_forced_tokens_are_never_given_up_for_a_guess(
 
 @given(GUESSES, st.integers(0, 10))
 def test_without_a_grammar_the_draft_is_the_guess(guess: list[int], budget: int) -> None:
-    draft = compose([Fixed(*guess)], None, budget)
+    draft = compose([Fixed(*guess, once=True)], None, budget)
     assert draft.tokens == guess[:budget]
     assert draft.sources == ["fixed"] * len(draft)
 
@@ -99,7 +104,7 @@ def test_the_draft_goes_forced_guess_forced() -> None:
 
 def test_a_guess_is_cut_at_the_first_illegal_token() -> None:
     grammar = ToyGrammar([1, 2, 7], [1, 3], [4])
-    draft = compose([Fixed(1, 2, 5, 6)], grammar, 8)
+    draft = compose([Fixed(1, 2, 5, 6, once=True)], grammar, 8)
     assert draft.tokens == [1, 2, 7]
     assert draft.sources == ["fixed", "fixed", "grammar"]
 
@@ -107,7 +112,7 @@ def test_a_guess_is_cut_at_the_first_illegal_token() -> None:
 def test_a_proposer_is_asked_to_continue_the_forced_tokens_with_what_is_left() -> None:
     proposer = Fixed(5)
     compose([proposer], ToyGrammar([1, 2, 3], [1, 2, 4]), 6)
-    assert proposer.asked == [([1, 2], 4)]
+    assert proposer.asked[0] == ([1, 2], 4)
 
 
 def test_a_budget_that_forced_tokens_use_up_leaves_nothing_to_guess() -> None:
@@ -117,10 +122,88 @@ def test_a_budget_that_forced_tokens_use_up_leaves_nothing_to_guess() -> None:
     assert proposer.asked == []
 
 
-def test_the_next_proposer_is_asked_only_when_the_one_before_has_no_guess() -> None:
-    silent, second, third = Fixed(), Fixed(1), Fixed(2)
-    assert compose([silent, second, third], None, 3).tokens == [1]
-    assert third.asked == []
+def test_the_longest_match_decides_and_the_first_among_equals() -> None:
+    silent, short, long, equal = Fixed(match=9), Fixed(1, match=2), Fixed(2, match=4), Fixed(3, match=4)
+    assert compose([silent, short, long, equal], None, 1).tokens == [2]
+
+
+def test_another_source_goes_on_where_the_first_one_ends_if_its_match_reaches_beyond_the_guess() -> None:
+    class Follows:
+        """Knows what comes after 1 2, from a match that includes them."""
+
+        name = source = "follows"
+
+        def __init__(self, match: int) -> None:
+            self.match = match
+
+        def observe(self, tokens: Sequence[int]) -> None:
+            """Nothing to learn."""
+
+        def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
+            return [3, 4, 5][:budget] if list(ahead) == [1, 2] else []
+
+    first = Fixed(1, 2, match=3, once=True)
+    draft = compose([first, Follows(match=10)], None, 8)
+    assert draft.tokens == [1, 2, 3, 4, 5]
+    assert draft.sources == ["fixed"] * 2 + ["follows"] * 3
+    assert draft.matches == [3, 3, 8, 8, 8]  # the two guessed tokens prove nothing
+    first = Fixed(1, 2, match=3, once=True)
+    assert compose([first, Follows(match=5)], None, 8).tokens == [1, 2, 3]
+    first = Fixed(1, 2, match=3, once=True)
+    assert compose([first, Follows(match=4)], None, 8).tokens == [1, 2]
+
+
+class Network:
+    """A drafter that always guesses the same, and remembers what it was asked."""
+
+    source = "network"
+    reads_hidden = False
+
+    def __init__(self, *guess: int) -> None:
+        self._guess = list(guess)
+        self.asked: list[tuple[list[int], int]] = []
+
+    def observe(self, tokens: Sequence[int]) -> None:
+        """Nothing to learn."""
+
+    def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
+        self.asked.append((list(ahead), budget))
+        return self._guess[:budget]
+
+    def read(self, position: int, hidden: npt.NDArray[np.float32]) -> None:
+        """Nothing to learn."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def test_a_network_drafts_what_it_may_where_no_match_is_long() -> None:
+    network = Network(7, 8, 9)
+    draft = compose([Fixed(1, match=4)], None, 4, network, n_affordable=2)
+    assert draft.tokens == [7, 8]
+    assert draft.sources == ["network"] * 2
+    assert network.asked == [([], 2)]
+
+
+def test_a_long_match_spares_the_network_its_passes() -> None:
+    network = Network(7, 8, 9)
+    assert compose([Fixed(1, 2, match=DRAFTER_MATCH)], None, 2, network, n_affordable=2).tokens == [1, 2]
+    assert network.asked == []
+
+
+def test_a_network_that_is_not_affordable_is_not_asked() -> None:
+    network = Network(7)
+    assert compose([Fixed(1, match=2)], None, 1, network, n_affordable=0).tokens == [1]
+    assert len(compose([], None, 4, network, n_affordable=0)) == 0
+    assert network.asked == []
+
+
+def test_a_network_goes_on_after_forced_tokens_and_is_cut_by_the_grammar() -> None:
+    network = Network(3, 6)
+    draft = compose([], ToyGrammar([1, 2, 3, 4, 5], [1, 2, 9, 9, 9]), 5, network, n_affordable=2)
+    assert network.asked == [([1, 2], 2)]
+    assert draft.tokens == [1, 2, 3, 4, 5]
+    assert draft.sources == ["grammar", "grammar", "network", "grammar", "grammar"]
 
 
 def test_a_proposer_that_overdraws_is_cut() -> None:

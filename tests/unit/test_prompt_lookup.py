@@ -1,42 +1,61 @@
-"""Prompt lookup against a naive scan of the whole context."""
+"""Prompt lookup, and the automaton below it, against naive scans of the whole context."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from atelico.speculation.prompt_lookup import PromptLookup
+from atelico.speculation.suffix_automaton import SuffixAutomaton
 
 TOKENS = st.lists(st.integers(0, 4), max_size=60)
+AHEAD = st.lists(st.integers(0, 4), max_size=4)
 
 
 def lookup(context: Sequence[int], ahead: Sequence[int] = (), budget: int = 5) -> list[int]:
+    return proposer_for(context).propose(ahead, budget)
+
+
+def proposer_for(context: Sequence[int]) -> PromptLookup:
     proposer = PromptLookup()
     proposer.observe(context)
-    return proposer.propose(ahead, budget)
+    return proposer
 
 
-def scan(context: list[int], ahead: list[int], budget: int) -> list[int]:
-    """The rule in words: what followed the latest occurrence of the last 3, else 2, tokens that has a follower."""
-    tail = context + ahead
-    for size in (3, 2):
-        if len(tail) < size:
-            continue
-        for start in range(len(context) - size - 1, -1, -1):
-            if context[start : start + size] == tail[-size:]:
-                return context[start + size : start + size + budget]
-    return []
+def followers(context: Sequence[int], end: Sequence[int]) -> list[int]:
+    """What came after each occurrence of `end` in `context`, in order."""
+    n = len(end)
+    return [context[i + n] for i in range(len(context) - n) if list(context[i : i + n]) == list(end)]
 
 
-@given(TOKENS, st.lists(st.integers(0, 4), max_size=4), st.integers(1, 16))
-def test_the_index_finds_what_a_scan_of_the_context_finds(context: list[int], ahead: list[int], budget: int) -> None:
-    assert lookup(context, ahead, budget) == scan(context, ahead, budget)
+def longest_match(context: list[int], ahead: list[int]) -> int:
+    """Length of the longest end of context and `ahead` that something has followed in the context."""
+    text = context + ahead
+    return max((n for n in range(1, len(text) + 1) if followers(context, text[-n:])), default=0)
 
 
-@given(TOKENS, st.lists(st.integers(0, 4), min_size=1, max_size=4))
+@given(TOKENS, AHEAD)
+def test_the_match_is_the_longest_end_of_the_context_that_occurred_before(context: list[int], ahead: list[int]) -> None:
+    proposer = proposer_for(context)
+    proposer.propose(ahead, 5)
+    assert proposer.match == longest_match(context, ahead)
+
+
+@given(TOKENS, AHEAD, st.integers(1, 16))
+def test_a_draft_begins_with_what_has_followed_the_match(context: list[int], ahead: list[int], budget: int) -> None:
+    guess = lookup(context, ahead, budget)
+    match = longest_match(context, ahead)
+    assert len(guess) <= min(budget, match)
+    if match < 2:
+        assert guess == []
+    elif guess:
+        assert guess[0] in followers(context, (context + ahead)[-match:])
+
+
+@given(TOKENS, st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_observing_in_rounds_is_observing_at_once(context: list[int], cuts: list[int]) -> None:
     proposer = PromptLookup()
     rest = context
@@ -47,16 +66,15 @@ def test_observing_in_rounds_is_observing_at_once(context: list[int], cuts: list
     assert proposer.propose([], 8) == lookup(context, budget=8)
 
 
-@given(TOKENS, st.lists(st.integers(0, 4), max_size=4))
+@given(TOKENS, AHEAD)
 def test_proposing_leaves_no_trace(context: list[int], ahead: list[int]) -> None:
-    proposer = PromptLookup()
-    proposer.observe(context)
+    proposer = proposer_for(context)
     first = proposer.propose([], 5)
     proposer.propose(ahead, 5).append(99)
     assert proposer.propose([], 5) == first
 
 
-def test_three_tokens_win_over_two() -> None:
+def test_a_longer_match_wins_over_a_later_one() -> None:
     #        1 2 3 -> 7      the later 2 3 -> 8
     assert lookup([1, 2, 3, 7, 0, 2, 3, 8, 1, 2, 3])[0] == 7
 
@@ -65,8 +83,19 @@ def test_two_tokens_do_where_three_are_unknown() -> None:
     assert lookup([5, 6, 9, 4, 5, 6], budget=1) == [9]
 
 
-def test_of_several_occurrences_the_latest_is_copied() -> None:
+def test_a_match_of_one_token_never_drafts() -> None:
+    assert lookup([5, 9, 4, 5]) == []
+
+
+def test_the_most_frequent_continuation_is_taken_and_the_latest_among_equals() -> None:
+    assert lookup([1, 2, 3, 7, 1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3], budget=1) == [7]
     assert lookup([1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3], budget=1) == [8]
+
+
+def test_a_draft_is_at_most_as_long_as_its_match() -> None:
+    passage = list(range(10, 40))
+    assert lookup([*passage, 0, *passage[:2]], budget=16) == passage[2:4]
+    assert lookup([*passage, 0, *passage[:6]], budget=16) == passage[6:12]
 
 
 def test_the_end_of_the_context_never_finds_itself() -> None:
@@ -75,43 +104,42 @@ def test_the_end_of_the_context_never_finds_itself() -> None:
     assert lookup([]) == []
 
 
-def test_a_copy_ends_with_the_context() -> None:
-    assert lookup([1, 2, 3, 1, 2], budget=16) == [3, 1, 2]
+def test_a_text_that_repeats_itself_is_continued_beyond_its_end() -> None:
+    period = [1, 2, 3]
+    assert lookup(period * 4, budget=9) == period * 3
+    assert lookup([7] * 10, budget=9) == [7] * 9
 
 
-@dataclass
-class Counted:
-    n: int = 0
+def test_an_unlikely_path_ends_the_draft() -> None:
+    # 1 2 is followed by 20 different tokens: each is a guess of one in twenty.
+    assert lookup([token for i in range(20) for token in (1, 2, 10 + i)] + [1, 2]) == []
 
 
-def test_the_cost_per_token_does_not_grow_with_the_context() -> None:
-    def operations(n_context: int) -> int:
-        """Tokens that the index reads or writes for 100 more tokens."""
-        counted = Counted()
+def test_a_long_context_is_forgotten_by_its_older_half() -> None:
+    proposer = PromptLookup(max_indexed=40)
+    proposer.observe([1, 2, 3, 4])
+    proposer.observe([100 + i for i in range(50)])
+    proposer.observe([1, 2, 3])
+    assert proposer.propose([], 3) == []
+    proposer.observe([140, 141, 142])
+    assert proposer.propose([], 3) == [143, 144, 145]
 
-        class Counting(dict[tuple[int, ...], int]):
-            def __setitem__(self, key: tuple[int, ...], value: int) -> None:
-                counted.n += len(key)
-                super().__setitem__(key, value)
 
-            def get(self, key: tuple[int, ...], default: int | None = None) -> int | None:  # type: ignore[override]
-                counted.n += len(key)
-                return super().get(key, default)
+@given(TOKENS)
+def test_the_automaton_has_at_most_two_states_per_token(context: list[int]) -> None:
+    text = SuffixAutomaton()
+    for token in context:
+        text.append(token)
+    assert len(text) == len(context)
+    assert len(text._next) <= max(2 * len(context), 1)
 
-        class Slices(list[int]):
-            def __getitem__(self, index: slice | int) -> list[int] | int:  # type: ignore[override]
-                found = super().__getitem__(index)
-                counted.n += len(found) if isinstance(found, list) else 1
-                return found
 
-        proposer = PromptLookup()
-        proposer._after, proposer._context = Counting(), Slices()
-        proposer.observe([i * i % 251 for i in range(n_context)])
-        counted.n = 0
-        for token in range(100):
-            proposer.observe([token])
-            proposer.propose([], 5)
-        return counted.n
+def test_repeating_one_token_costs_no_more_per_token_than_text_does() -> None:
+    def seconds(tokens: list[int]) -> float:
+        start = time.process_time()
+        proposer_for(tokens).propose([], 16)
+        return time.process_time() - start
 
-    assert operations(512) > 0
-    assert operations(8_192) <= operations(512) * 1.1
+    varied = [i * i % 251 for i in range(20_000)]
+    # A walk over all ends of the text would take thousands of times longer.
+    assert seconds([7] * 20_000) < 20 * seconds(varied) + 0.1

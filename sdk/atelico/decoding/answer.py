@@ -110,13 +110,17 @@ def _choice(lane: Lane) -> Choice:
 def _usage(lanes: Sequence[Lane], n_tokens: int | None = None) -> Usage:
     prompt = lanes[0].n_prompt  # all choices share one prompt
     completion = sum(lane.n_output for lane in lanes) if n_tokens is None else n_tokens
+    accepted = sum(lane.stats.accepted_by_source["prediction"] for lane in lanes)
+    proposed = sum(lane.stats.proposed_by_source["prediction"] for lane in lanes)
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=prompt + completion,
         prompt_tokens_details=PromptTokensDetails(cached_tokens=lanes[0].n_reused),
         completion_tokens_details=CompletionTokensDetails(
-            reasoning_tokens=sum(lane.text.n_reasoning_tokens for lane in lanes)
+            reasoning_tokens=sum(lane.text.n_reasoning_tokens for lane in lanes),
+            accepted_prediction_tokens=accepted,
+            rejected_prediction_tokens=proposed - accepted,
         ),
     )
 

@@ -14,7 +14,8 @@ from atelico.models.thinking import ThinkSplitter, starts_inside
 from atelico.protocol import ChatRequest, Message, Priority, RequestOptions
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
-from atelico.speculation.registry import SpeculationPlan
+from atelico.speculation.draft import Proposer
+from atelico.speculation.registry import Memories, SpeculationPlan
 
 # Lower starts first.
 PRIORITIES: dict[Priority, int] = {"high": 0, "normal": 1, "low": 2}
@@ -97,12 +98,32 @@ def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> Comp
 
 
 def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
-    plan = registry.plan(request.speculative, loaded.config.max_draft)
+    predicted = request.prediction is not None
+    plan = registry.plan(request.speculative, loaded.config.max_draft, predicted=predicted)
     if plan.reason is None:
         reason = gates.veto(loaded.gate_target(structured=structured))
         if reason is not None:
             return SpeculationPlan(plan.proposer, reason=reason)
     return plan
+
+
+def _proposers(
+    request: ChatRequest, loaded: LoadedModel, prompt: list[int], grammar: CompiledGrammar | None, plan: SpeculationPlan
+) -> list[Proposer]:
+    remembers = request.atelico is None or request.atelico.memory != "off"
+    expected = request.prediction.text() if request.prediction is not None else ""
+    assert plan.proposer is not None
+    proposers = registry.build(
+        plan.proposer,
+        loaded.memories if remembers else Memories(),
+        len(prompt),
+        schema=grammar.key if grammar is not None and remembers else None,
+        prediction=loaded.model.vocabulary.tokenize(expected),
+        drafted=plan.drafter is not None,
+    )
+    for proposer in proposers:
+        proposer.observe(prompt)
+    return proposers
 
 
 def _lane(
@@ -121,9 +142,7 @@ def _lane(
     speculates = plan.proposer is not None and plan.reason is None
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
-    proposers = registry.build(plan.proposer, loaded.memories, len(prompt)) if speculates and plan.proposer else []
-    for proposer in proposers:
-        proposer.observe(prompt)
+    proposers = _proposers(request, loaded, prompt, grammar, plan) if speculates else []
     stops = request.stop_strings()
     if loaded.template.turn_end is not None and job.prompt is None:
         stops.append(loaded.template.turn_end)

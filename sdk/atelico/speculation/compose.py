@@ -1,11 +1,14 @@
-"""One draft from several sources: what the grammar forces, what a proposer guesses, what is forced after that."""
+"""One draft from several sources: what the grammar forces, what the best source guesses, what is forced after that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from atelico.speculation.draft import Draft, Proposer
+from atelico.speculation.draft import Draft, Drafter, Proposer
+
+# A network's guess is taken for as good as what followed a match of so many tokens; longer matches spare its passes.
+DRAFTER_MATCH = 6
 
 
 class ForcedTokens(Protocol):
@@ -24,25 +27,64 @@ class ForcedTokens(Protocol):
         ...
 
 
-def compose(proposers: Sequence[Proposer], grammar: ForcedTokens | None, budget: int) -> Draft:
+class _Guess(NamedTuple):
+    tokens: list[int]
+    source: str
+    match: int
+
+
+def compose(
+    proposers: Sequence[Proposer],
+    grammar: ForcedTokens | None,
+    budget: int,
+    drafter: Drafter | None = None,
+    n_affordable: int = 0,
+) -> Draft:
     """A draft of at most `budget` tokens.
 
-    Forced tokens come first, since they cannot be rejected; then the first proposer that has a guess, cut at the first
-    token the grammar refuses; then the tokens forced after that.
+    Forced tokens come first, since they cannot be rejected. Then the guess of the source with the longest match, cut at
+    the first token the grammar refuses; then the tokens forced after that; and so on with whichever source then knows
+    the context best. A network is asked at most once, for `n_affordable` tokens, where no match is long.
     """
     draft = Draft()
     if budget <= 0:
         return draft
     if grammar is not None:
         draft.extend(grammar.forced()[:budget], "grammar")
-    for proposer in proposers:
-        room = budget - len(draft)
-        guess = proposer.propose(draft.tokens, room)[:room] if room > 0 else []
-        if guess:
-            draft.extend(guess, proposer.source, proposer.match)
+    n_guessed = 0
+    while len(draft) < budget:
+        guess = _best_guess(proposers, draft, budget - len(draft), n_guessed)
+        if drafter is not None and n_affordable > 0 and (guess is None or guess.match < DRAFTER_MATCH - n_guessed):
+            tokens = drafter.propose(draft.tokens, min(n_affordable, budget - len(draft)))
+            guess = _Guess(tokens, drafter.source, 0) if tokens else guess
+            drafter = None
+        if guess is None:
             break
-    if grammar is not None and draft.tokens:
-        legal = grammar.legal_prefix(draft.tokens)
-        draft = draft.head(legal)
-        draft.extend(grammar.extend(draft.tokens, budget)[legal:], "grammar")
+        n_before = len(draft)
+        draft.extend(guess.tokens[: budget - n_before], guess.source, guess.match)
+        if grammar is not None:
+            draft = draft.head(grammar.legal_prefix(draft.tokens))
+        n_legal = len(draft)
+        if n_legal == n_before:
+            break
+        n_guessed += n_legal - n_before
+        if grammar is not None:
+            draft.extend(grammar.extend(draft.tokens, budget)[n_legal:], "grammar")
     return draft
+
+
+def _best_guess(proposers: Sequence[Proposer], draft: Draft, room: int, n_guessed: int) -> _Guess | None:
+    """The guess with the longest match after `draft`, the first among equals.
+
+    What was itself guessed proves nothing: it does not count as matched, and it uses up the length that the match
+    entitles to.
+    """
+    best: _Guess | None = None
+    for proposer in proposers:
+        tokens = proposer.propose(draft.tokens, room)
+        match = proposer.match - n_guessed
+        if n_guessed:
+            tokens = tokens[: max(match - n_guessed, 0)]
+        if tokens and (best is None or match > best.match):
+            best = _Guess(tokens, proposer.source, match)
+    return best

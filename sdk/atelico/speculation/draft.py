@@ -1,10 +1,13 @@
-"""A draft, and what a proposer is."""
+"""A draft, and what proposers and drafters are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 
 @dataclass
@@ -30,7 +33,8 @@ class Draft:
 
 
 class Proposer(Protocol):
-    """Guesses what follows. It sees every committed token once, in order, and nothing that was rejected.
+    """Guesses what follows by looking it up, which costs next to nothing. It sees every committed token once, in order,
+    and nothing that was rejected.
 
     Attributes:
         source: the name its tokens are counted under.
@@ -50,4 +54,37 @@ class Proposer(Protocol):
 
         An empty list when there is no guess. Must leave no trace: what it proposes may all be rejected.
         """
+        ...
+
+
+class Drafter(Protocol):
+    """Guesses what follows with a neural network, whose passes cost time. One per lane; used by the decode thread, but
+    for the first `observe`.
+
+    Attributes:
+        source: the name its tokens are counted under.
+        reads_hidden: whether `read` must be called.
+    """
+
+    source: str
+    reads_hidden: bool
+
+    def observe(self, tokens: Sequence[int]) -> None:
+        """As a Proposer's."""
+        ...
+
+    def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
+        """As a Proposer's."""
+        ...
+
+    def read(self, position: int, hidden: npt.NDArray[np.float32]) -> None:
+        """The model has just decoded tokens at `position` and after, of which the last ones may yet be rejected.
+
+        Args:
+            hidden: float32 [tokens, n_embd], their hidden states; a view that is valid during this call.
+        """
+        ...
+
+    def close(self) -> None:
+        """The request has ended: give its memory back. Safe to call twice."""
         ...

@@ -6,44 +6,9 @@ dozens of extra rows per round, which only a large GPU has to spare.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
-NGRAM_SIZES = (3, 2)
-# Two entries per token of output: about 100,000 tokens of memory, some 30 MB of Python objects at worst.
-POOL_ENTRIES = 200_000
-
-
-class NgramPool:
-    """The token that last followed each n-gram of this model's output; the least recently used entries go first.
-
-    Shared by the requests of one model and touched only by its decode thread. It never puts text into an answer: what
-    is drafted from it is verified like any other draft.
-    """
-
-    def __init__(self, capacity: int = POOL_ENTRIES) -> None:
-        self._capacity = capacity
-        self._next: OrderedDict[tuple[int, ...], int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._next)
-
-    def add(self, ngram: tuple[int, ...], token: int) -> None:
-        """Remember that `token` followed `ngram`."""
-        self._next[ngram] = token
-        self._next.move_to_end(ngram)
-        if len(self._next) > self._capacity:
-            self._next.popitem(last=False)
-
-    def follow(self, tail: Sequence[int]) -> tuple[int, int] | None:
-        """The token that last followed the longest known n-gram at the end of `tail`, and that n-gram's length."""
-        for size in NGRAM_SIZES:
-            ngram = tuple(tail[-size:])
-            token = self._next.get(ngram) if len(ngram) == size else None
-            if token is not None:
-                self._next.move_to_end(ngram)
-                return token, size
-        return None
+from atelico.speculation.ngram_pool import LONGEST, NgramPool
 
 
 class Lookahead:
@@ -64,23 +29,11 @@ class Lookahead:
         """Feed the pool with the output among `tokens`."""
         for token in tokens:
             if self._n_seen >= self._n_prompt:
-                for size in NGRAM_SIZES:
-                    if len(self._tail) >= size:
-                        self._pool.add(tuple(self._tail[-size:]), token)
-            self._tail = [*self._tail[-(NGRAM_SIZES[0] - 1) :], token]
+                self._pool.learn(self._tail, token)
+            self._tail = [*self._tail[-(LONGEST - 1) :], token]
             self._n_seen += 1
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
         """Follow the pool from the end of the context, at most `budget` steps."""
-        tail = [*self._tail, *ahead][-NGRAM_SIZES[0] :]
-        guess: list[int] = []
-        while len(guess) < budget:
-            found = self._pool.follow(tail)
-            if found is None:
-                break
-            token, size = found
-            if not guess:
-                self.match = size
-            guess.append(token)
-            tail = [*tail[-(NGRAM_SIZES[0] - 1) :], token]
+        guess, self.match = self._pool.chain([*self._tail, *ahead], budget)
         return guess
