@@ -71,6 +71,7 @@ class LoadedModel:
             recurrent=self.model.recurrent,
             batched_verify=self.model.batched_verify,
             structured=structured,
+            n_rollback=self.context.n_rollback,
         )
 
     def close(self) -> None:
@@ -147,8 +148,9 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
     target = gates.Target(
         info.architecture, info.name, info.quantization, config.device or model.device, model.recurrent, True
     )
-    # Rollback slots multiply the recurrent state's memory, so only a model that may speculate gets them.
-    n_rollback = config.max_draft if model.recurrent and gates.veto(target) is None else 0
+    # Rollback states multiply the recurrent memory, so only a model that may speculate gets them.
+    may_speculate = model.recurrent and gates.veto(target) is None
+    n_rollback = min(config.spec_rollback, config.max_draft) if may_speculate else 0
     n_ctx = config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
     return ContextOptions(
         n_ctx=n_ctx,
@@ -156,8 +158,7 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
         # llama.cpp aborts unless a batch holds more rows than there are rollback slots.
         n_batch=max(config.n_batch, max_rows, n_rollback + 2),
         n_sequences=n_sequences,
-        # llama.cpp aborts unless every sequence may have an output.
-        n_outputs=max(max_rows, n_sequences),
+        n_outputs=max_rows,
         n_threads=config.n_threads or default_threads(),
         n_rollback=n_rollback,
     )
