@@ -221,3 +221,27 @@ def test_no_draft_is_asked_for_beyond_what_may_still_come(ask: Callable[..., Run
         last = len(drafted.prompt) + len(drafted.output)
         assert all(0 < budget <= last - n_context - 1 for n_context, budget in budgets)
         assert max(budget for _, budget in budgets) == 8
+
+
+@pytest.mark.parametrize("guess", ["right", "wrong"])
+def test_a_dialogue_continues_from_memory_as_if_nothing_had_been_drafted(tiny_folder: Path, guess: str) -> None:
+    def dialogue(engine: Engine, drafting: dict[str, Any]) -> tuple[Run, Run]:
+        body = request(str(tiny_folder / "llama.gguf"), "Where is the key?", max_tokens=40, temperature=0)
+        body["cache_prompt"] = True
+        first = run(engine, {**body, **drafting})
+        said = [
+            *body["messages"],
+            {"role": "assistant", "content": first.text},
+            {"role": "user", "content": "And now?"},
+        ]
+        return first, run(engine, {**body, "messages": said})
+
+    with Engine(EngineConfig(n_ctx=1024, n_threads=1)) as engine:
+        plain, plain_next = dialogue(engine, {})
+    script = replaying([*plain.prompt, *plain.output]) if guess == "right" else always([37] * 8)
+    with Engine(EngineConfig(n_ctx=1024, n_threads=1)) as engine, installed(Scripted(script)) as drafting:
+        drafted, drafted_next = dialogue(engine, drafting)
+    assert drafted.proposed > 0
+    assert drafted.text == plain.text
+    assert drafted_next.text == plain_next.text
+    assert drafted_next.answer.atelico.cached_tokens == plain_next.answer.atelico.cached_tokens > len(plain.prompt)
