@@ -28,9 +28,9 @@ def smol() -> Iterator[Chat]:
 
 @pytest.fixture(scope="session")
 def small() -> Iterator[Chat]:
-    """SmolLM2 with tight limits: 256 tokens of context, prompts read 32 tokens at a time."""
+    """SmolLM2 with tight limits: one lane, 256 tokens of context, prompts read 64 tokens at a time."""
     _skip_unless_installed(SMOLLM2)
-    with Engine(EngineConfig(n_ctx=256, n_batch=32, n_threads=1)) as engine:
+    with Engine(EngineConfig(n_ctx=256, n_batch=64, n_lanes=1, n_threads=1)) as engine:
         yield Chat(engine, SMOLLM2)
 
 

@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from atelico.decoding.loaded import LoadedModel
+from atelico.decoding.prepare import _tokenize
 from atelico.engine import Engine
 from atelico.job import Job
-from atelico.protocol import ChatCompletion, ChatCompletionChunk
+from atelico.protocol import ChatCompletion, ChatCompletionChunk, decode_request
 
 Messages = str | Sequence[Mapping[str, Any]]
+
+# The answer repeats the prompt, so that prompt lookup drafts much of it and the greedy choices are clear ones.
+REPEAT = (
+    "Repeat this text word for word: The old mill by the river has been abandoned for years. The miller's daughter "
+    "left a key under the third stone. Nobody has dared to enter since the night of the great flood."
+)
+# Eight draft tokens in every round, whether they pay or not.
+DRAFTING: dict[str, Any] = {"speculative": {"proposer": "prompt_lookup", "k": 8}, "atelico": {"governor": "off"}}
 
 SMOLLM2 = "SmolLM2-135M-Instruct"
 GEMMA = "gemma-3-270m"
@@ -53,6 +62,20 @@ class Chat:
         loaded = self.engine._workers[str(self.engine.resolve(self.model).path)].loaded
         assert loaded is not None
         return loaded
+
+    def prompt_tokens(self, messages: Messages) -> list[int]:
+        """The prompt that the model reads for `messages`."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        request = decode_request({"model": self.model, "messages": messages})
+        return _tokenize(self.loaded.template.render_segments(request.messages), self.loaded)
+
+    def prompt_of(self, n_tokens: int) -> str:
+        """A user message whose prompt has exactly so many tokens."""
+        n_around = len(self.prompt_tokens("yes"))
+        text = "yes" + " yes" * (n_tokens - n_around)
+        assert len(self.prompt_tokens(text)) == n_tokens
+        return text
 
     def tokenize(self, text: str) -> list[int]:
         """The tokens of plain text."""
