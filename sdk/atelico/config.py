@@ -45,6 +45,10 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         spec_min_speedup: drafts are verified only where they are expected to be so many times faster than none.
         spec_reprobe, spec_reprobe_max: requests after which an abandoned proposer is tried again, doubling up to the
             maximum.
+        spec_rollback: rejected draft tokens that a hybrid model's recurrent memory can take back, so the longest draft
+            of such a model. Each adds a copy of that memory; 0 decodes such models plainly.
+        drafters: for a model, the smaller one of the same vocabulary that drafts for it (proposer "draft_model"). Where
+            none is named, a file NAME-draft.gguf beside the model NAME.gguf is taken.
         spec_max_lanes: speculate only while at most so many lanes run; 0 leaves it to the measurement.
         max_queue: requests that may wait; one more is refused with BusyError.
         cache_dir: where assembled models are kept; empty takes the user's cache folder.
@@ -68,6 +72,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     spec_min_speedup: Annotated[float, Meta(ge=0.0)] = 1.08
     spec_reprobe: Size = 32
     spec_reprobe_max: Size = 1024
+    spec_rollback: Annotated[int, Meta(ge=0, le=64)] = 4
+    drafters: dict[str, str] = {}
     spec_max_lanes: Annotated[int, Meta(ge=0)] = 0
     max_queue: Size = 256
     cache_dir: str = ""

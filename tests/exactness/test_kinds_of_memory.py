@@ -18,7 +18,7 @@ from support.prompts import request, speculative
 from support.scripted import Scripted, always, installed, replaying
 
 WORDS = "Where is the key? The miller lost her key under the old bridge near the river."
-RECURRENT = ("mamba", "lfm2", "qwen35")
+RECURRENT = ("mamba",)
 N_TOKENS = 300
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from atelico._native import AbortFlag
 from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
 from atelico.runtime import library
+from atelico.runtime.memory import Memory
 from atelico.runtime.model import Model
 
 Logits = npt.NDArray[np.float32]
@@ -71,11 +72,12 @@ class Context:
         """
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = options.n_cells
-        parameters.n_batch = parameters.n_ubatch = options.n_batch
+        # llama.cpp aborts the process unless a batch holds more rows than there are rollback states.
+        parameters.n_batch = parameters.n_ubatch = max(options.n_batch, options.n_rollback + 2)
         parameters.n_seq_max = options.n_sequences
         parameters.n_rs_seq = options.n_rollback
-        # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary. It aborts the process
-        # with fewer rows than sequences.
+        # By default llama.cpp reserves n_batch rows of logits: hundreds of MB on a large vocabulary. It aborts the
+        # process with fewer rows than sequences.
         parameters.n_outputs_max = max(options.n_outputs, options.n_sequences)
         parameters.n_threads = parameters.n_threads_batch = options.n_threads
         # Batched and single-row logits agree to the bit only with flash attention.
@@ -83,7 +85,8 @@ class Context:
         # Lanes with drafts of different lengths stay one forward pass only with one buffer for all sequences.
         parameters.kv_unified = True
         parameters.no_perf = True
-        if abort is not None:
+        # After an aborted pass llama.cpp cuts memory back, which it cannot do with a recurrent state.
+        if abort is not None and not model.recurrent:
             parameters.abort_callback = llama_cpp.ggml_abort_callback(abort.function)
             parameters.abort_callback_data = ctypes.c_void_p(abort.data)
         with library.collected_problems() as problems:
@@ -95,7 +98,7 @@ class Context:
                 hint="Use a smaller n_ctx or kv_tokens, or a model that generates text.",
             )
         self._handle: int | None = handle
-        self._memory = llama_cpp.llama_get_memory(handle)
+        self._memory = Memory(handle, recurrent=model.recurrent, n_window=model.n_window)
         self.n_vocab = model.vocabulary.n_tokens
         self._abort = abort  # must outlive the context
         self.n_sequences = options.n_sequences
@@ -104,7 +107,7 @@ class Context:
         self.n_ctx = min(options.n_ctx, self.n_cells)
         self.n_batch: int = llama_cpp.llama_n_batch(handle)
         self.recurrent = model.recurrent
-        self.n_rollback: int = llama_cpp.llama_n_rs_seq(handle) if model.recurrent else self.n_ctx
+        self.n_rollback = self._memory.n_rollback
         self._allocate_batch()
 
     def _allocate_batch(self) -> None:
@@ -167,25 +170,29 @@ class Context:
         if result != 0:
             reason = problems[-1] if problems else f"result {result}"
             raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {reason}.")
+        self._memory.decoded(row.sequence for row in rows)
         if n_outputs == 0:
             return np.empty((0, self.n_vocab), np.float32)
         return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self.n_vocab))
 
     def length(self, sequence: int) -> int:
         """Tokens of `sequence` in memory."""
-        last: int = llama_cpp.llama_memory_seq_pos_max(self._memory, sequence)
-        return last + 1
+        return self._memory.length(sequence)
 
     def truncate(self, sequence: int, length: int) -> bool:
-        """Keep the first `length` tokens of `sequence`. False when its memory cannot be cut there (recurrent state)."""
-        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, length, -1))
+        """Keep the first `length` tokens of `sequence`. False when it cannot be cut there; see Memory.truncate."""
+        return self._memory.truncate(sequence, length)
+
+    def can_truncate(self, sequence: int, length: int) -> bool:
+        """Whether `truncate` would work."""
+        return self._memory.can_truncate(sequence, length)
 
     def share(self, source: int, target: int, length: int) -> None:
         """Make the empty `target` begin with the first `length` tokens of `source`. The cells are shared, not copied.
 
         Not for recurrent memory, whose state is only that of the last token.
         """
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        self._memory.share(source, target, length)
 
     def state(self, sequence: int) -> bytes:
         """The memory of `sequence` as llama.cpp writes it, to be restored in a context of the same model.
@@ -212,7 +219,7 @@ class Context:
 
     def clear(self, sequence: int) -> None:
         """Forget `sequence`; removing all of it is possible in every kind of memory."""
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        self._memory.clear(sequence)
 
     def set_threads(self, n_threads: int) -> None:
         """Use so many threads from the next decode on."""

@@ -32,6 +32,7 @@ class Model:
     Attributes:
         vocabulary: its tokens.
         device: what runs it ("cpu", "metal", "cuda", ...).
+        n_window: tokens that sliding-window layers see; 0 without such layers.
         recurrent: whether (part of) its memory is a recurrent state, which llama.cpp cannot cut at any position.
         batched_verify: whether one forward pass gives the logits of several positions of a sequence.
     """
@@ -77,6 +78,7 @@ class Model:
         self._handle: int | None = handle
         self.vocabulary = Vocabulary(llama_cpp.llama_model_get_vocab(handle))
         self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(handle)
+        self.n_window: int = llama_cpp.llama_model_n_swa(handle)
         self.recurrent = bool(llama_cpp.llama_model_is_recurrent(handle) or llama_cpp.llama_model_is_hybrid(handle))
         self.batched_verify = not (
             llama_cpp.llama_model_is_diffusion(handle) or llama_cpp.llama_model_has_encoder(handle)

@@ -9,13 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+# Whose recurrent state llama.cpp can keep for the last few tokens (llm_arch_supports_rs_rollback). On the CPU taking
+# back a rejected draft there leaves no trace, to the bit: tests/proposers/test_rollback.py.
+ROLLBACK_ARCHITECTURES = frozenset(
+    {
+        "bailingmoe3",
+        "deepseek4",
+        "glm5-next",
+        "kimi-k3",
+        "lfm2",
+        "lfm2moe",
+        "nemotron_h",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen4exp",
+    }
+)
+
 _FLOATS = frozenset({"F32", "F16", "BF16"})
 _ONE_BIT = frozenset({"IQ1_S", "IQ1_M", "TQ1_0", "Q1_0"})
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the gates look at: a loaded model on a device, and whether the request is under a schema."""
+    """What the gates look at: a loaded model on a device, and whether the request is under a schema.
+
+    `n_rollback`: tokens that recurrent memory can take back; None while there is no memory yet.
+    """
 
     architecture: str
     name: str
@@ -24,6 +45,7 @@ class Target:
     recurrent: bool
     batched_verify: bool
     structured: bool = False
+    n_rollback: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,8 +57,10 @@ class Gate:
     reason: str
 
 
-def _has_rollback_slots(target: Target) -> bool:
-    """The one recurrent pair that records a state per drafted token and rewinds exactly."""
+def _rolls_back(target: Target) -> bool:
+    """The recurrent pairs that record a state per drafted token and rewind exactly."""
+    if target.device == "cpu":
+        return target.architecture in ROLLBACK_ARCHITECTURES
     return target.architecture == "qwen35" and target.quantization not in _FLOATS and target.device == "cuda"
 
 
@@ -53,17 +77,17 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate(
         "qwen35moe",
-        lambda t: t.architecture == "qwen35moe",
+        lambda t: t.architecture == "qwen35moe" and t.device != "cpu",
         "recurrent memory of qwen35moe cannot roll back a rejected draft",
     ),
     Gate(
         "nemotron-h",
-        lambda t: t.architecture in ("nemotron_h", "nemotron_h_moe"),
+        lambda t: t.architecture in ("nemotron_h", "nemotron_h_moe") and t.device != "cpu",
         "recurrent memory of Nemotron-H cannot roll back a rejected draft",
     ),
     Gate(
         "qwen35-float",
-        lambda t: t.architecture == "qwen35" and t.quantization in _FLOATS,
+        lambda t: t.architecture == "qwen35" and t.quantization in _FLOATS and t.device != "cpu",
         "recurrent memory of a float qwen35 model cannot roll back a rejected draft",
     ),
     Gate(
@@ -73,13 +97,18 @@ GATES: tuple[Gate, ...] = (
     ),
     Gate(
         "recurrent-cpu",
-        lambda t: t.recurrent and t.device == "cpu",
-        "recurrent memory on the CPU cannot roll back a rejected draft",
+        lambda t: t.recurrent and t.device == "cpu" and not _rolls_back(t),
+        "recurrent memory of this architecture on the CPU cannot roll back a rejected draft",
     ),
     Gate(
         "recurrent-other",
-        lambda t: t.recurrent and not _has_rollback_slots(t),
+        lambda t: t.recurrent and not _rolls_back(t),
         "the recurrent memory of this model cannot roll back a rejected draft",
+    ),
+    Gate(
+        "recurrent-no-states",
+        lambda t: t.recurrent and t.n_rollback == 0,
+        "recurrent memory that keeps no earlier states (spec_rollback) cannot roll back a rejected draft",
     ),
     Gate(
         "bonsai-1bit-metal",
