@@ -1,0 +1,6 @@
+#include "AtelicoSettings.h"
+
+FName UAtelicoSettings::GetCategoryName() const
+{
+	return FName(TEXT("Plugins"));
+}
