@@ -133,6 +133,35 @@ def test_idle_dialogues_make_room(pool: SequencePool, context: Context) -> None:
     assert pool.n_cells <= N_CELLS
 
 
+def test_a_prefix_that_leaves_no_room_to_share_it_is_continued_in_place(pool: SequencePool, context: Context) -> None:
+    serve(pool, context, [*WORLD, *words(1, 300)])
+    sequence = pool.acquire([*WORLD, *words(50, 60)], N_CELLS - 20)
+    assert sequence is not None
+    assert sequence.tokens == WORLD
+    assert pool.n_cells <= N_CELLS
+
+
+def test_with_a_single_sequence_any_request_can_follow_any_other(model: Model) -> None:
+    context = Context(
+        model, ContextOptions(n_ctx=256, n_cells=256, n_batch=64, n_sequences=1, n_outputs=1, n_threads=1)
+    )
+    pool = SequencePool(context)
+    for tokens in ([*WORLD, *words(1, 100)], [*WORLD, *words(50, 100)], [*WORLD, *words(1, 100)], words(90, 120)):
+        assert serve(pool, context, tokens) in (0, len(WORLD))
+    context.close()
+
+
+def test_an_idle_memory_takes_any_request_that_fits_the_context(context: Context) -> None:
+    """Nothing but running lanes may keep a request waiting; otherwise it would wait for ever."""
+    pool, chance = SequencePool(context), random.Random(11)
+    for _ in range(120):
+        world = chance.choice([WORLD, words(20, 40), []])
+        tokens = [*world, *(chance.randrange(3, 250) for _ in range(chance.randint(2, 60)))]
+        sequence = pool.acquire(tokens, chance.randint(len(tokens) + 1, N_CELLS))
+        assert sequence is not None
+        pool.release(sequence, read(context, sequence, tokens))
+
+
 def test_cells_live_on_when_their_first_owner_is_forgotten(pool: SequencePool, context: Context) -> None:
     first, second = [*WORLD, *words(1, 30)], [*WORLD, *words(50, 31)]
     serve(pool, context, first)

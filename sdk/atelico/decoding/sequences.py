@@ -77,22 +77,40 @@ class SequencePool:
             The sequence, its `tokens` a prefix of `prompt`; or None while running lanes leave no room.
         """
         source, n_common = self._reusable(prompt[: len(prompt) - 1]) if reuse else (None, 0)
-        in_place = source is not None and not source.running and len(source.tokens) - n_common <= MAX_LOST
-        n_new_cells = reserve - (source.n_cells if source and in_place else n_common)
-        if not self._make_room(n_new_cells, keep=source):
-            return None
-        if source is not None and in_place:
-            sequence = source
-            self._truncate(sequence, n_common)
-        else:
-            fresh = self._free_sequence(keep=source)
-            if fresh is None:
-                return None
-            sequence = fresh
-            if source is not None:
-                self._share(source, sequence, n_common)
-        sequence.reserved = reserve
+        sequence = None
+        if source is not None:
+            if source.running or len(source.tokens) - n_common > MAX_LOST:
+                sequence = self._begin_shared(source, n_common, reserve)
+            if sequence is None and not source.running:
+                sequence = self._continue(source, n_common, reserve)
+        if sequence is None and self._make_room(reserve, keep=None):
+            sequence = self._free_sequence(keep=None)
+        if sequence is not None:
+            sequence.reserved = reserve
         return sequence
+
+    def _begin_shared(self, source: Sequence, length: int, reserve: int) -> Sequence | None:
+        """An empty sequence that shares the first `length` tokens of `source`, which keeps all of its own."""
+        if not self._make_room(reserve - length, keep=source):
+            return None
+        sequence = self._free_sequence(keep=source)
+        if sequence is not None:
+            self._context.share(source.id, sequence.id, length)
+            sequence.tokens = source.tokens[:length]
+            sequence.n_shared, sequence.owner = length, source
+        return sequence
+
+    def _continue(self, source: Sequence, length: int, reserve: int) -> Sequence | None:
+        """The idle `source` itself, cut to its first `length` tokens."""
+        if not self._make_room(reserve - source.n_cells, keep=source):
+            return None
+        self._context.truncate(source.id, length)
+        source.tokens = source.tokens[:length]
+        source.n_shared = min(source.n_shared, length)
+        for other in self._sequences:
+            if other.owner is source:  # what it shared beyond the cut is its own from now on
+                other.n_shared = min(other.n_shared, length)
+        return source
 
     def release(self, sequence: Sequence, tokens: list[int]) -> None:
         """A lane is done with `sequence`, whose memory holds exactly `tokens` and stays for others to reuse."""
@@ -165,16 +183,6 @@ class SequencePool:
         sequence = min(idle, key=lambda s: (bool(s.tokens), s.last_used))
         self.forget(sequence)
         return sequence
-
-    def _truncate(self, sequence: Sequence, length: int) -> None:
-        self._context.truncate(sequence.id, length)
-        sequence.tokens = sequence.tokens[:length]
-        sequence.n_shared = min(sequence.n_shared, length)
-
-    def _share(self, source: Sequence, target: Sequence, length: int) -> None:
-        self._context.share(source.id, target.id, length)
-        target.tokens = source.tokens[:length]
-        target.n_shared, target.owner = length, source
 
 
 def common_prefix(a: TokenSequence[int], b: TokenSequence[int]) -> int:
