@@ -1,0 +1,52 @@
+"""The model files the benchmarks run on: the ones from pip packages, and SmolLM2 requantised once into build/."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("GOMP_SPINCOUNT", "500")
+
+import llama_cpp
+
+from atelico.config import EngineConfig
+from atelico.engine import Engine
+
+FOLDER = Path(__file__).parents[1] / "build" / "bench-models"
+
+Q4_1, Q4_0, Q4_K_M, GEMMA = "SmolLM2 Q4_1", "SmolLM2 Q4_0", "SmolLM2 Q4_K_M", "Gemma 3 270M Q4_K_M"
+ALL = (Q4_1, Q4_0, Q4_K_M, GEMMA)
+# On these the rivals run too.
+MAIN = (Q4_K_M, GEMMA)
+
+_REQUANTISED = {Q4_0: llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0, Q4_K_M: llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M}
+
+
+def model_file(name: str) -> str:
+    """The path of a model, made where it is not there yet.
+
+    Raises:
+        ModelNotFoundError: the pip package with the model is not installed.
+    """
+    with Engine(EngineConfig()) as engine:
+        if name == GEMMA:
+            return str(engine.resolve("gemma-3-270m").path)
+        source = engine.resolve("SmolLM2-135M-Instruct").path
+    if name == Q4_1:
+        return str(source)
+    target = FOLDER / f"{name.replace(' ', '-')}.gguf"
+    if not target.exists():
+        _requantise(source, target, _REQUANTISED[name])
+    return str(target)
+
+
+def _requantise(source: Path, target: Path, kind: int) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    parameters = llama_cpp.llama_model_quantize_default_params()
+    parameters.ftype = kind
+    parameters.allow_requantize = True
+    parameters.nthread = 1
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(unfinished).encode(), parameters) != 0:
+        raise RuntimeError(f"{source} could not be requantised")
+    unfinished.replace(target)
