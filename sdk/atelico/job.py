@@ -40,6 +40,7 @@ class Job:
         """`on_cancel` is called once, on the cancelling thread; it must end a job that has not started."""
         self.request = request
         self.prompt = prompt
+        self.warnings: list[str] = []
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
         self.created = int(time.time())
         self.submitted_at = time.perf_counter()
@@ -47,7 +48,7 @@ class Job:
         self._on_event: Callable[[], None] | None = None
         self._stream = ChunkStream(self.id, self.created, request)
         self._events: queue.SimpleQueue[TextEvent | FinishEvent | _Ending] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a stream dropped by the garbage collector cancels inside it
         self._ended = threading.Event()
         self._ending: _Ending | None = None
         self._cancelled = False
@@ -132,7 +133,7 @@ class Job:
             raise event
         return self._stream.feed(event)
 
-    # --- the decode side --------------------------------------------------------------------------------------
+    # --- the answering side --------------------------------------------------------------------------------------
 
     @property
     def cancelled(self) -> bool:
@@ -154,6 +155,21 @@ class Job:
         with self._lock:
             self._started = not self._cancelled
             return self._started
+
+    def redirect(self, request: ChatRequest, on_cancel: Callable[[Job], None]) -> bool:
+        """Somebody else answers from now on, a changed request, before there has been any event. False when the job
+        was cancelled: nothing changes then."""
+        with self._lock:
+            if self._cancelled:
+                return False
+            self.request = self._stream.request = request
+            self._on_cancel = on_cancel
+            self._started = False
+            return True
+
+    def warn(self, warning: str) -> None:
+        """Add a warning for the response."""
+        self.warnings.append(warning)
 
     def push(self, event: TextEvent | FinishEvent) -> None:
         """Hand the caller a delta."""

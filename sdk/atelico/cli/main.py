@@ -13,6 +13,7 @@ import typer
 import atelico
 from atelico.cli.chat import chat
 from atelico.cli.models import models
+from atelico.cli.prefix import prefix
 from atelico.cli.serve import serve
 
 # Plain help and errors: a boxed error message can neither be searched nor copied.
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(chat)
 app.command()(models)
 app.command()(serve)
+app.add_typer(prefix)
 
 
 def _print_version(wanted: bool) -> None:
