@@ -49,7 +49,7 @@ void mailbox_set_model(int64_t engine, const char *name, int64_t ticket, int32_t
                        const char *message);
 void mailbox_fail_engine(int64_t engine, int32_t result, const char *event, int64_t event_length, const char *message);
 void mailbox_closed(int64_t engine);
-void mailbox_ready(void);
+void mailbox_guard_exit(void);
 int32_t owns_interpreter(void);
 """
 
@@ -69,7 +69,7 @@ extern int atelico_owns_interpreter;
 #define mailbox_fail_engine(engine, result, event, length, message) \\
     atelico_calls->fail_engine(engine, result, event, length, message)
 #define mailbox_closed(engine) atelico_calls->closed(engine)
-#define mailbox_ready() atelico_calls->ready()
+#define mailbox_guard_exit() atelico_calls->guard_exit()
 #define owns_interpreter() atelico_owns_interpreter
 """
 

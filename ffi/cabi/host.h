@@ -46,8 +46,9 @@ struct host_calls {
     void (*fail_engine)(int64_t engine, int32_t result, const char *event, int64_t event_length, const char *message);
     /* HOST_DESTROY has been carried out. */
     void (*closed)(int64_t engine);
-    /* Everything is imported: from now on the process must not exit while models run. */
-    void (*ready)(void);
+    /* From now on the process's exit waits until models have stopped. To be called again whenever llama.cpp may have
+     * brought up more that has exit code of its own: imported, loaded, run for the first time. */
+    void (*guard_exit)(void);
 };
 
 /* Where the interpreter is; all paths absolute. Read from atelico-home.txt beside the library (home.h). */

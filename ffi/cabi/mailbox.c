@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ENGINES = 64, MAX_JOBS = 4096, MAX_MODELS = 1024, MAX_KEPT = 64, MAX_EXIT_HANDLERS = 16 };
+enum { MAX_ENGINES = 64, MAX_JOBS = 4096, MAX_MODELS = 1024, MAX_KEPT = 64, MAX_EXIT_HANDLERS = 256 };
 
 /* How long the process's exit waits for models that still run; llama.cpp's own exit code would free what they use. */
 enum { EXIT_WAIT_MS = 3000 };
@@ -248,7 +248,7 @@ static void stop_at_exit(void) {
 }
 
 /* Exit handlers run last in, first out, and C++ libraries add theirs as they are loaded and used: to run before them,
- * ours is added again whenever more of them may have come. Called without the lock: the C library has its own. */
+ * ours is added again whenever more of them may have come. Called without our lock: the C library has one of its own. */
 static void add_exit_handler(void) {
     os_lock(&lock);
     int add = n_exit_handlers < MAX_EXIT_HANDLERS && !is_exiting;
@@ -710,7 +710,6 @@ static void host_set_model(int64_t handle, const char *name, int64_t ticket, int
     }
     os_unlock(&lock);
     free(stale);
-    if (state == ATELICO_MODEL_READY) add_exit_handler();
 }
 
 /* Called with the lock; jobs that find no memory for their event still end. */
@@ -752,7 +751,7 @@ const struct host_calls *mailbox_host_calls(void) {
         .set_model = host_set_model,
         .fail_engine = host_fail_engine,
         .closed = host_closed,
-        .ready = add_exit_handler,
+        .guard_exit = add_exit_handler,
     };
     return &calls;
 }

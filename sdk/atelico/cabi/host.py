@@ -26,7 +26,7 @@ def run(ffi: Any, lib: Any) -> None:
             keep_quiet()
         initialise()
         mailbox = CMailbox(ffi, lib)
-        mailbox.ready()
+        mailbox.guard_exit()
         serve(mailbox)
     except BaseException:  # nothing above this could handle it
         logger.exception("the host ended for a defect")

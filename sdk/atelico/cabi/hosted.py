@@ -3,6 +3,7 @@ events of all jobs to the mailbox."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 # How often the progress of a loading model is reported.
 _REPORT_S = 0.03
+# Mails between two reports, which look at every name.
+_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class HostedEngine:
         self._handle, self._mailbox = handle, mailbox
         self._engine = Engine(config)
         self._reports = ModelReports(handle, self._engine, mailbox)
+        self._n_ready = 0
+        self._has_run: set[str] = set()  # models that have produced something
         self._inbox: queue.SimpleQueue[Mail | None] = queue.SimpleQueue()
         self._woken: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards the three below
@@ -77,14 +82,29 @@ class HostedEngine:
     def _intake(self) -> None:
         timeout = None
         while True:
-            try:
-                mail = self._inbox.get(timeout=timeout)
+            for mail in self._next_mails(timeout):
                 if mail is None:
                     return
                 self._handle_mail(mail)
-            except queue.Empty:
-                pass
-            timeout = _REPORT_S if self._reports.report() else None
+            timeout = _REPORT_S if self._follow_loading() else None
+
+    def _follow_loading(self) -> bool:
+        """Report on models. Returns whether one is loading, so that there is more to say soon."""
+        self._reports.report()
+        states = [load.state for load in self._engine.loads()]
+        is_loading = "loading" in states
+        if is_loading or states.count("ready") != self._n_ready:
+            self._mailbox.guard_exit()
+        self._n_ready = states.count("ready")
+        return is_loading
+
+    def _next_mails(self, timeout: float | None) -> list[Mail | None]:
+        mails: list[Mail | None] = []
+        with contextlib.suppress(queue.Empty):
+            mails.append(self._inbox.get(timeout=timeout))
+            while len(mails) < _BATCH:
+                mails.append(self._inbox.get_nowait())
+        return mails
 
     def _handle_mail(self, mail: Mail) -> None:
         if mail.kind in (Kind.STREAM, Kind.COMPLETE):
@@ -160,6 +180,9 @@ class HostedEngine:
             events = [encode(chunk) for chunk in job.ready_chunks()]
         else:
             events = [encode(job.result(0))] if job.ended else []
+        if events and job.request.model not in self._has_run:
+            self._has_run.add(job.request.model)
+            self._mailbox.guard_exit()
         is_wanted = all(self._mailbox.push(self._handle, job_id, event) for event in events)
         if not is_wanted:
             job.cancel()

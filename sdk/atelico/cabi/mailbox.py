@@ -71,8 +71,9 @@ class Mailbox(Protocol):
         """A DESTROY has been carried out."""
         ...
 
-    def ready(self) -> None:
-        """Everything is imported."""
+    def guard_exit(self) -> None:
+        """From now on the process's exit waits until models have stopped. To be called again whenever llama.cpp may
+        have brought up more that has exit code of its own."""
         ...
 
 
@@ -109,8 +110,8 @@ class CMailbox:
     def closed(self, engine: int) -> None:
         self._lib.mailbox_closed(engine)
 
-    def ready(self) -> None:
-        self._lib.mailbox_ready()
+    def guard_exit(self) -> None:
+        self._lib.mailbox_guard_exit()
 
 
 def _c_text(text: str) -> bytes:

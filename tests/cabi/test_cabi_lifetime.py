@@ -1,0 +1,30 @@
+"""Engines and processes that end at awkward moments, many times, from many threads."""
+
+from __future__ import annotations
+
+import pytest
+from cabi_programs import Library, run, run_tap
+
+
+def test_eight_threads_use_one_engine_at_once(library: Library) -> None:
+    assert len(run_tap(library.program("threads"))) == 8
+
+
+def test_twenty_cycles_leave_memory_flat(library: Library) -> None:
+    assert len(run_tap(library.program("cycles"), 20)) == 3
+
+
+def test_destroy_and_cancel_at_awkward_moments(library: Library) -> None:
+    assert len(run_tap(library.program("ends"), 2)) == 22
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_destroy_and_cancel_at_awkward_moments_fifty_times(library: Library) -> None:
+    assert len(run_tap(library.program("ends"), 50, timeout=3500)) == 22
+
+
+@pytest.mark.parametrize("milliseconds", [0, 100])
+@pytest.mark.parametrize("moment", ["start", "load", "generate", "destroy"])
+def test_a_process_exits_cleanly_while_something_runs(library: Library, moment: str, milliseconds: int) -> None:
+    assert run(library.program("leaving"), moment, milliseconds) == ""
