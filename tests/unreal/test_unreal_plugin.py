@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cpp.native import ROOT, compile_cpp, lib, require, run, skip_without_model, statements
+from unity.mono import compile_cs
 from unreal.header_tool import RuleBrokenError, generate
 
 __all__ = ["lib"]
@@ -63,20 +64,18 @@ def test_documented_code_compiles(generated: Path, tmp_path: Path) -> None:
 
 
 def test_build_rules_compile_and_stage_every_file_of_the_bundle(tmp_path: Path) -> None:
-    mcs, mono = require("mcs", "mono-mcs"), require("mono", "mono-mcs")
     bundle = tmp_path / "bundle"
     (bundle / "python").mkdir(parents=True)
     for name in ("libatelico.so", "atelico.h", "python/stdlib.zip"):
         (bundle / name).write_text(name, encoding="utf-8")
-    program = tmp_path / "rules.exe"
     sources = [MODULE / "AtelicoRuntime.Build.cs", HERE / "BuildTool.cs"]
-    run([mcs, "-langversion:7.2", "-warnaserror", f"-out:{program}", *map(str, sources)])
-    output = run([mono, str(program), str(PLUGIN)], ATELICO_BUNDLE=str(bundle))
+    program = compile_cs(sources, tmp_path / "rules.exe")
+    output = run(["mono", str(program), str(PLUGIN)], ATELICO_BUNDLE=str(bundle))
     staged = re.findall(r"^stage NonUFS (.*)$", output, re.MULTILINE)
     assert sorted(staged) == sorted(str(path) for path in bundle.rglob("*") if path.is_file())
     assert f"link {bundle / 'libatelico.so'}" in output
     assert f"rpath {bundle}" in output
-    missing = run([mono, str(program), str(PLUGIN)], ATELICO_BUNDLE=str(tmp_path / "nowhere"))
+    missing = run(["mono", str(program), str(PLUGIN)], ATELICO_BUNDLE=str(tmp_path / "nowhere"))
     assert "refused: atelico: atelico.h is not in" in missing
     assert "atelico bundle --for unreal" in missing
 
