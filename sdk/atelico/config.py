@@ -12,6 +12,7 @@ import platformdirs
 from msgspec import Meta, Struct
 
 from atelico.errors import ConfigError
+from atelico.remote.options import RemoteOptions
 
 Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -51,6 +52,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             none is named, a file NAME-draft.gguf beside the model NAME.gguf is taken.
         spec_max_lanes: speculate only while at most so many lanes run; 0 leaves it to the measurement.
         max_queue: requests that may wait; one more is refused with BusyError.
+        remotes: endpoints that the model name remote::ALIAS means, by their alias.
         cache_dir: where assembled models are kept; empty takes the user's cache folder.
         device: overrides what the gates take for the device, for tests; empty asks llama.cpp.
     """
@@ -76,6 +78,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     drafters: dict[str, str] = {}
     spec_max_lanes: Annotated[int, Meta(ge=0)] = 0
     max_queue: Size = 256
+    remotes: dict[str, RemoteOptions] = {}
     cache_dir: str = ""
     device: str = ""
 

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
 
 from atelico.config import EngineConfig, load_config
 from atelico.decoding.load import ModelLoad, State
+from atelico.decoding.answer import end_unstarted
 from atelico.decoding.worker import ModelWorker
 from atelico.errors import AtelicoError, ShuttingDownError
 from atelico.job import Job
@@ -22,6 +25,10 @@ from atelico.models.catalog import Catalog, ModelRef
 from atelico.protocol import ChatCompletion, ChatRequest, decode_request
 
 logger = logging.getLogger(__name__)
+from atelico.remote.options import remote_alias
+
+if TYPE_CHECKING:
+    from atelico.remote.client import Remotes
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Engine:
         self._closed = False
         # Threads that decode while the interpreter shuts down would crash it.
         atexit.register(_close_at_exit, weakref.ref(self))
+        self._remote_side: Remotes | None = None
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -69,6 +77,9 @@ class Engine:
         checked = request if isinstance(request, ChatRequest) else decode_request(request)
         worker = self._worker(checked.model)
         job = Job(checked, prompt=prompt, on_cancel=worker.cancel)
+        alias = remote_alias(checked.model, self.config.aliases)
+        if alias is not None:
+            return self._remotes().submit(alias, checked, prompt)
         worker.submit(job)
         return job
 
@@ -179,6 +190,24 @@ class Engine:
 
     def _worker(self, name: str) -> ModelWorker:
         ref = self._catalog.resolve(name)
+    def _remotes(self) -> Remotes:
+        from atelico.remote.client import Remotes  # only here: most games have no use for an HTTP client
+
+        with self._lock:
+            if self._closed:
+                raise ShuttingDownError("The engine is closed.", hint="Make a new Engine.")
+            if self._remote_side is None:
+                self._remote_side = Remotes(self.config.remotes, self._answer_locally)
+            return self._remote_side
+
+    def _answer_locally(self, job: Job, model: str) -> None:
+        """Have a job that was meant for elsewhere answered by a model of this machine."""
+        worker = self._worker(model)
+        if job.redirect(msgspec.structs.replace(job.request, model=model), worker.cancel):
+            worker.submit(job)
+        else:
+            end_unstarted(job)
+
         key = str(ref.path)
         with self._lock:
             if self._closed:
@@ -213,12 +242,14 @@ class Engine:
             self._closed = True
             workers, self._workers = list(self._workers.values()), {}
         deadline = None if timeout is None else time.monotonic() + timeout
-        ended = [w.close(None if deadline is None else max(0.0, deadline - time.monotonic())) for w in workers]
+        owners: list[ModelWorker | Remotes] = [*workers, *([remotes] if remotes is not None else [])]
+        ended = [owner.close(None if deadline is None else max(0.0, deadline - time.monotonic())) for owner in owners]
         return all(ended)
 
     def __enter__(self) -> Self:
         return self
 
+            remotes = self._remote_side
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -13,19 +13,21 @@ from atelico.protocol import (
     FinishReason,
     Logprobs,
     TokenLogprob,
+    ToolCallDelta,
     Usage,
 )
 
 
 @dataclass(frozen=True)
 class TextEvent:
-    """New text of one choice, with the log-probabilities of the tokens it completes where they were asked for."""
+    """New text or tool calls of one choice, with the log-probabilities of the tokens they complete where asked for."""
 
     choice: int
     content: str
     reasoning: str
     logprobs: list[TokenLogprob] | None = None
     usage: Usage | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class ChunkStream:
     usage where `stream_options.include_usage` asked for it.
 
     Attributes:
+        request: what the chunks answer.
         ended: whether the last chunk has been given out.
     """
 
     def __init__(self, job_id: str, created: int, request: ChatRequest) -> None:
         self.ended = False
-        self._id, self._created, self._request = job_id, created, request
+        self.request = request
+        self._id, self._created = job_id, created
         # A finished choice waits for the next event: the last chunk of all must carry `atelico`.
         self._finished: ChatCompletionChunk | None = None
         self._started: set[int] = set()
@@ -65,7 +69,11 @@ class ChunkStream:
             self._started.add(event.choice)
             chunks.append(self._chunk(event.choice, Delta(role="assistant", content="")))
         if isinstance(event, TextEvent):
-            delta = Delta(content=event.content or None, reasoning_content=event.reasoning or None)
+            delta = Delta(
+                content=event.content or None,
+                reasoning_content=event.reasoning or None,
+                tool_calls=event.tool_calls,
+            )
             chunks.append(self._chunk(event.choice, delta, logprobs=event.logprobs, usage=event.usage))
         else:
             self._finished = self._chunk(
@@ -79,7 +87,7 @@ class ChunkStream:
             if choice.index not in self._started:  # cancelled before it had any text
                 chunks.append(self._chunk(choice.index, Delta(role="assistant", content="")))
                 chunks.append(self._chunk(choice.index, Delta(), finish_reason=choice.finish_reason))
-        options = self._request.stream_options
+        options = self.request.stream_options
         if options is not None and options.include_usage:
             # Only on request: clients that index choices[0] break on a chunk without choices.
             chunks.append(self._chunk(0, Delta(), usage=completion.usage))
@@ -99,7 +107,7 @@ class ChunkStream:
         return ChatCompletionChunk(
             id=self._id,
             created=self._created,
-            model=self._request.model,
+            model=self.request.model,
             choices=[
                 ChunkChoice(
                     index=choice,

@@ -466,12 +466,29 @@ class ChatCompletion(Wire):
     system_fingerprint: str | None = None
 
 
+class FunctionDelta(Wire, omit_defaults=True):
+    """What a chunk adds to a call: its name in the first one, a piece of its arguments in the others."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class ToolCallDelta(Wire, omit_defaults=True):
+    """What a chunk adds to the tool call `index`. Clients join the strings, so `id` and `type` come once only."""
+
+    index: int
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: FunctionDelta | None = None
+
+
 class Delta(Wire, omit_defaults=True):
     """What a chunk adds to its choice; empty in the last one."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
     reasoning_content: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 class ChunkChoice(Wire):

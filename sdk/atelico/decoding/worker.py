@@ -258,7 +258,8 @@ class ModelWorker:
             logger.exception("a defect kept request %s from starting", job.id)
             job.end(InternalError("The request could not be prepared for a defect of atelico; see the log."))
             return
-        loop.submit(Group(job, lanes, RequestFacts(loaded.device, self._load_ms_of(job, loaded), warnings)))
+        facts = RequestFacts(loaded.device, self._load_ms_of(job, loaded), (*job.warnings, *warnings))
+        loop.submit(Group(job, lanes, facts))
 
     def _load_ms_of(self, job: Job, loaded: LoadedModel) -> float:
         """How long `job` waited for the loading."""

@@ -29,7 +29,8 @@ async def one_model(state: ServerState, request: Request, send: Send) -> Respons
 
 
 def _cards(state: ServerState) -> list[ModelCard]:
-    return [_card(ref, ref.name) for ref in state.engine.models()]
+    remotes = [ModelCard(id=f"remote::{alias}", created=0, owned_by="remote") for alias in state.engine.config.remotes]
+    return [*(_card(ref, ref.name) for ref in state.engine.models()), *remotes]
 
 
 def _card(ref: ModelRef, name: str) -> ModelCard:

@@ -13,6 +13,7 @@ from atelico.engine import Engine
 from atelico.errors import ShuttingDownError
 from atelico.job import Job
 from atelico.protocol import ChatRequest
+from atelico.remote.options import remote_alias
 from atelico.server.metrics import Metrics
 from atelico.server.options import ServerOptions
 
@@ -57,7 +58,8 @@ class ServerState:
         self.refuse_when_stopping()
 
         def start() -> Submitted:
-            model = self.engine.resolve(request.model).name
+            alias = remote_alias(request.model, self.engine.config.aliases)
+            model = self.engine.resolve(request.model).name if alias is None else f"remote::{alias}"
             return Submitted(self.engine.submit(request, prompt=prompt), model)
 
         submitted = await self.off_loop(start)
