@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from atelico.config import EngineConfig, load_config
-from atelico.decoding.load import ModelLoad, State
 from atelico.decoding.answer import end_unstarted
+from atelico.decoding.load import ModelLoad, State
 from atelico.decoding.worker import ModelWorker
 from atelico.errors import AtelicoError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
 from atelico.protocol import ChatCompletion, ChatRequest, decode_request
-
-logger = logging.getLogger(__name__)
 from atelico.remote.options import remote_alias
 
 if TYPE_CHECKING:
     from atelico.remote.client import Remotes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Engine:
         self._failed: dict[str, AtelicoError] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._remote_side: Remotes | None = None
         # Threads that decode while the interpreter shuts down would crash it.
         atexit.register(_close_at_exit, weakref.ref(self))
-        self._remote_side: Remotes | None = None
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -75,11 +75,11 @@ class Engine:
             ShuttingDownError: the engine is closed.
         """
         checked = request if isinstance(request, ChatRequest) else decode_request(request)
-        worker = self._worker(checked.model)
-        job = Job(checked, prompt=prompt, on_cancel=worker.cancel)
         alias = remote_alias(checked.model, self.config.aliases)
         if alias is not None:
             return self._remotes().submit(alias, checked, prompt)
+        worker = self._worker(checked.model)
+        job = Job(checked, prompt=prompt, on_cancel=worker.cancel)
         worker.submit(job)
         return job
 
@@ -188,8 +188,6 @@ class Engine:
             worker = self._workers.pop(key, None)
         return worker is not None and worker.close(timeout)
 
-    def _worker(self, name: str) -> ModelWorker:
-        ref = self._catalog.resolve(name)
     def _remotes(self) -> Remotes:
         from atelico.remote.client import Remotes  # only here: most games have no use for an HTTP client
 
@@ -208,6 +206,8 @@ class Engine:
         else:
             end_unstarted(job)
 
+    def _worker(self, name: str) -> ModelWorker:
+        ref = self._catalog.resolve(name)
         key = str(ref.path)
         with self._lock:
             if self._closed:
@@ -241,6 +241,7 @@ class Engine:
         with self._lock:
             self._closed = True
             workers, self._workers = list(self._workers.values()), {}
+            remotes = self._remote_side
         deadline = None if timeout is None else time.monotonic() + timeout
         owners: list[ModelWorker | Remotes] = [*workers, *([remotes] if remotes is not None else [])]
         ended = [owner.close(None if deadline is None else max(0.0, deadline - time.monotonic())) for owner in owners]
@@ -249,7 +250,6 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-            remotes = self._remote_side
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
