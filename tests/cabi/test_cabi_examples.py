@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
-from cabi_programs import Library, run
+from cabi_programs import ROOT, Library, run
 
 
 def test_the_blocking_example_prints_an_answer(library: Library) -> None:
@@ -26,3 +28,10 @@ def test_the_streaming_example_prints_the_text(library: Library) -> None:
 
 def test_the_cancel_example_keeps_what_was_said(library: Library) -> None:
     assert run(library.example("cancel")).endswith("cancelled: yes\n")
+
+
+def test_the_program_in_the_documentation_answers(library: Library, tmp_path: Path) -> None:
+    blocks = re.findall(r"```c\n(.*?)```", (ROOT / "docs/c.md").read_text(encoding="utf-8"), re.DOTALL)
+    source = tmp_path / "documented.c"
+    source.write_text(blocks[0], encoding="utf-8")
+    assert json.loads(run(library.compile(source)))["object"] == "chat.completion"
