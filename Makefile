@@ -1,6 +1,6 @@
 PY := .venv/bin/python
 
-.PHONY: setup demo test lint bench lock
+.PHONY: setup demo test lint bench lib lock
 
 setup: ## create .venv and install everything the project needs
 	@scripts/setup.sh
@@ -10,6 +10,9 @@ demo: setup ## the main job on SmolLM2-135M: grounded answer, character sheet, s
 
 test: setup ## every test that fits CI
 	$(PY) -m pytest
+
+lib: setup ## libatelico.so and atelico.h in build/lib
+	$(PY) ffi/cabi/build.py --out build/lib
 
 lint: setup ## formatting, types and lints, Python and Rust
 	$(PY) -m ruff check .

@@ -12,8 +12,10 @@ import typer
 
 import atelico
 from atelico.cli.chat import chat
+from atelico.cli.lib import lib
 from atelico.cli.models import models
 from atelico.cli.prefix import prefix
+from atelico.cli.pull import pull
 from atelico.cli.serve import serve
 
 # Plain help and errors: a boxed error message can neither be searched nor copied.
@@ -27,7 +29,9 @@ app = typer.Typer(
 )
 app.command()(chat)
 app.command()(models)
+app.command()(pull)
 app.command()(serve)
+app.add_typer(lib)
 app.add_typer(prefix)
 
 
