@@ -26,8 +26,8 @@ def keep_short(body: dict[str, Any]) -> None:
     if isinstance(prompts := body.get("prompt"), list) and len(prompts) <= 128:
         body["prompt"] = prompts[:2]
     for name, most, short in (("max_tokens", 2**31, 1), ("max_completion_tokens", 2**31, 1), ("n", 129, 1)):
-        value = body.setdefault(name, short)
-        if type(value) is int and 1 <= value < most:
+        value = body.get(name)
+        if value is None or (type(value) is int and 1 <= value < most):
             body[name] = short
 
 

@@ -1,0 +1,1 @@
+"""Downloading models from a Hugging Face compatible hub. Loads nothing."""
