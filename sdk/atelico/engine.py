@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import threading
 import time
@@ -22,6 +23,7 @@ from atelico.decoding.worker import ModelWorker
 from atelico.errors import AtelicoError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
+from atelico.models.drafter_file import find_drafter
 from atelico.protocol import ChatCompletion, ChatRequest, decode_request
 from atelico.remote.options import remote_alias
 
@@ -57,7 +59,8 @@ class Engine:
         self._closed = False
         self._remote_side: Remotes | None = None
         # Threads that decode while the interpreter shuts down would crash it.
-        atexit.register(_close_at_exit, weakref.ref(self))
+        self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
+        atexit.register(self._at_exit)
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -216,7 +219,12 @@ class Engine:
             if worker is None or worker.error is not None:
                 # A file that could not be loaded is tried again: it may have been mended meanwhile.
                 self._failed.pop(key, None)
-                worker = self._workers[key] = ModelWorker(ref, self.config, self._forget)
+                worker = self._workers[key] = ModelWorker(
+                    ref,
+                    self.config,
+                    self._forget,
+                    functools.partial(find_drafter, ref.path, self.config.drafters, self._catalog),
+                )
             return worker
 
     def _forget(self, failed: ModelWorker) -> None:
@@ -238,6 +246,7 @@ class Engine:
         Returns:
             Whether everything has ended.
         """
+        atexit.unregister(self._at_exit)
         with self._lock:
             self._closed = True
             workers, self._workers = list(self._workers.values()), {}

@@ -18,8 +18,8 @@ from support.near_tie import first_difference
 from support.observe import loaded_model, run
 from support.prompts import request, speculative
 from support.scripted import Scripted, always, installed, replaying
+from support.tiny_answers import WORDS
 
-WORDS = "Where is the key? The miller lost her key under the old bridge near the river."
 HYBRID = ["lfm2", "qwen35"]
 N_STATES = 4
 

@@ -95,6 +95,8 @@ class Shape:
         end_every: the end token's logit is raised after every so-many-th word of the cycle; 0 for never.
         window: of sliding-window layers, in tokens.
         file_type: what `general.file_type` claims.
+        head: a NextN head for qwen35, which knows the cycle ("aligned") or nothing ("random"), or is only claimed
+            ("missing"); "" for none.
     """
 
     n_embd: int = 64
@@ -108,6 +110,7 @@ class Shape:
     end_every: int = 0
     window: int = 32
     file_type: int = F32_FILE_TYPE
+    head: str = ""
 
 
 class _Build:
@@ -145,7 +148,9 @@ def _metadata(build: _Build, *, heads: bool = True, heads_kv: int | list[int] | 
     writer.add_name("tiny")
     writer.add_context_length(shape.n_ctx)
     writer.add_embedding_length(shape.n_embd)
-    writer.add_block_count(shape.n_layer)
+    writer.add_block_count(shape.n_layer + bool(shape.head))
+    if shape.head:
+        writer.add_nextn_predict_layers(1)
     writer.add_feed_forward_length(shape.n_ff if heads else 0)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_file_type(shape.file_type)
@@ -321,6 +326,21 @@ def _qwen35(build: _Build) -> None:
             _attention(build, layer, shape.noise, norms=True, gated=True)
         build.full(f"{layer}.post_attention_norm.weight", shape.n_embd)
         _feed_forward(build, layer, shape.noise)
+    if shape.head in ("aligned", "random"):
+        _nextn_head(build, f"blk.{shape.n_layer}")
+
+
+def _nextn_head(build: _Build, layer: str) -> None:
+    """A block that takes the token's embedding beside the hidden state before it; aligned, it ignores the latter."""
+    n_embd, aligned = build.shape.n_embd, build.shape.head == "aligned"
+    build.random_matrix(f"{layer}.nextn.eh_proj.weight", n_embd, 2 * n_embd)
+    if aligned:
+        build.put(f"{layer}.nextn.eh_proj.weight", np.eye(n_embd, 2 * n_embd))
+    for name in ("nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm", "attn_norm", "post_attention_norm"):
+        build.full(f"{layer}.{name}.weight", n_embd)
+    gain = 0.1 if aligned else 1.0
+    _attention(build, layer, gain, norms=True, gated=True)
+    _feed_forward(build, layer, gain)
 
 
 ARCHITECTURES: dict[str, Callable[[_Build], None]] = {

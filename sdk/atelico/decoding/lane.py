@@ -12,7 +12,7 @@ from atelico.decoding.text import TextDelta, TextStream
 from atelico.grammar.matcher import Matcher
 from atelico.job import Job
 from atelico.protocol import FinishReason, TokenLogprob
-from atelico.speculation.draft import Proposer
+from atelico.speculation.draft import Drafter, Proposer
 from atelico.speculation.governor import RequestGovernor
 from atelico.speculation.registry import SpeculationPlan
 
@@ -49,6 +49,7 @@ class Lane:
         priority: lower starts first.
         duty: share of the time decoding may take, 0 to 1.
         reuses: whether it may begin with what is in memory from earlier requests.
+        drafter: the network that drafts for it, if one does.
         governed: whether the governor decides how much of a draft is verified.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
         sequence: its place in memory, once admitted.
@@ -71,6 +72,7 @@ class Lane:
     duty: float = 1.0
     governed: bool = False
     reuses: bool = True
+    drafter: Drafter | None = None
     matcher: Matcher | None = None
     n_logprobs: int | None = None
     sequence: Sequence | None = None
@@ -134,6 +136,12 @@ class Lane:
         """Answer text and thoughts that were added since the last call."""
         first, self.n_taken = self.n_taken, len(self.content)
         return "".join(self.content[first:]), "".join(self.reasoning[first:])
+
+    def close_drafter(self) -> None:
+        """Give the drafter's memory back. Safe to call twice."""
+        drafter, self.drafter = self.drafter, None
+        if drafter is not None:
+            drafter.close()
 
     def stop_speculating(self, reason: str) -> None:
         """Decode plainly from here on, for this reason."""

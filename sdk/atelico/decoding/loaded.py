@@ -18,10 +18,12 @@ from atelico.models import thinking
 from atelico.models.gguf import GgufInfo
 from atelico.models.template import ChatTemplate
 from atelico.models.thinking import ThinkingFormat
+from atelico.runtime import mtp
 from atelico.runtime.context import Context, ContextOptions
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.threads import default_threads
 from atelico.speculation import gates
+from atelico.speculation.drafters import DraftedModel, Drafters, FindDrafter
 from atelico.speculation.governor import Governor, GovernorLimits
 from atelico.speculation.registry import Memories
 
@@ -44,6 +46,7 @@ class LoadedModel:
     config: EngineConfig
     n_threads: int
     governor: Governor
+    drafters: Drafters
     memories: Memories = field(default_factory=Memories)
 
     @functools.cached_property
@@ -76,12 +79,19 @@ class LoadedModel:
 
     def close(self) -> None:
         """Free memory and weights."""
+        self.drafters.close()
         self.context.close()
         self.model.close()
 
 
-def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bool], abort: AbortFlag) -> LoadedModel:
-    """Load the weights and allocate the memory.
+def load(
+    info: GgufInfo,
+    config: EngineConfig,
+    on_progress: Callable[[float], bool],
+    abort: AbortFlag,
+    find_drafter: FindDrafter = lambda: None,
+) -> LoadedModel:
+    """Load the weights and allocate the memory. `find_drafter`: where the file of a draft model is, if there is one.
 
     Raises:
         ConfigError: the configured context is longer than the model was trained for.
@@ -100,11 +110,13 @@ def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bo
             f"n_ctx is {config.n_ctx}, but {info.path.name} was trained for {info.n_ctx_train} tokens.",
             hint="Use a smaller n_ctx, or 0 for the default.",
         )
-    model = Model(info.path, ModelOptions(n_gpu_layers=config.n_gpu_layers), on_progress)
+    no_head = mtp.why_not(info.architecture, info.nextn_predict_layers, has_tensors=info.has_nextn_tensors)
+    options = ModelOptions(n_gpu_layers=config.n_gpu_layers, load_head=no_head is None)
+    model = Model(info.path, options, on_progress)
     try:
-        options = _context_options(info, model, config)
-        _check_memory(model, options)
-        context = Context(model, options, abort)
+        sizes = _context_options(info, model, config)
+        _check_memory(model, sizes)
+        context = Context(model, sizes, abort)
     except BaseException:
         model.close()
         raise
@@ -125,8 +137,9 @@ def load(info: GgufInfo, config: EngineConfig, on_progress: Callable[[float], bo
         load_ms=(ready_at - started) * 1000,
         ready_at=ready_at,
         config=config,
-        n_threads=options.n_threads,
+        n_threads=sizes.n_threads,
         governor=Governor(_governor_limits(config)),
+        drafters=Drafters(DraftedModel(model, context, config, sizes.n_threads, no_head, find_drafter, abort)),
     )
 
 

@@ -247,6 +247,7 @@ class DecodeLoop:
         """Give the sequence back, holding exactly what was returned of it, for the next request to continue."""
         assert lane.sequence is not None
         self._running.remove(lane)
+        lane.close_drafter()
         if lane.governor is not None:
             self._governor.end(lane.governor)
         self.sequences.release(lane.sequence, lane.tokens[: lane.n_cached])
@@ -260,6 +261,7 @@ class DecodeLoop:
             for lane in group.lanes:
                 if lane in self._running:
                     self._running.remove(lane)
+                    lane.close_drafter()
                     assert lane.sequence is not None
                     self.sequences.forget(lane.sequence)  # its memory may hold what was never committed
             self._waiting = [lane for lane in self._waiting if lane.job is not job]

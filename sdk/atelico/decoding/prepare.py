@@ -99,11 +99,12 @@ def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> Comp
 
 def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
     predicted = request.prediction is not None
-    plan = registry.plan(request.speculative, loaded.config.max_draft, predicted=predicted)
-    if plan.reason is None:
-        reason = gates.veto(loaded.gate_target(structured=structured))
-        if reason is not None:
-            return SpeculationPlan(plan.proposer, reason=reason)
+    veto = gates.veto(loaded.gate_target(structured=structured))
+    # A drafter that the gate would not let work is not even loaded.
+    missing = loaded.drafters.missing if veto is None else lambda _kind: None
+    plan = registry.plan(request.speculative, loaded.config.max_draft, missing, predicted=predicted)
+    if plan.reason is None and veto is not None:
+        return SpeculationPlan(plan.proposer, reason=veto)
     return plan
 
 
@@ -143,6 +144,9 @@ def _lane(
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
     proposers = _proposers(request, loaded, prompt, grammar, plan) if speculates else []
+    drafter = loaded.drafters.make(plan.drafter) if speculates and plan.drafter is not None else None
+    if drafter is not None:
+        drafter.observe(prompt)
     stops = request.stop_strings()
     if loaded.template.turn_end is not None and job.prompt is None:
         stops.append(loaded.template.turn_end)
@@ -162,6 +166,7 @@ def _lane(
         reuses=request.cache_prompt is not False,
         governed=speculates and options.governor != "off",
         proposers=proposers,
+        drafter=drafter,
         matcher=grammar.matcher() if grammar is not None else None,
         n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
     )

@@ -77,7 +77,7 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
             outputs_left - 1 - waiting,
             context.n_rollback,
         )
-        guess = draft = _guess(lane, budget, context.n_vocab)
+        guess = draft = _guess(lane, budget, context.n_vocab, governor, len(decoding))
         if guess and lane.governor is not None:
             draft = guess.head(governor.choose(lane.governor, guess, len(decoding), n_drafted))
         turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess)
@@ -101,12 +101,19 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
     return turns
 
 
-def _guess(lane: Lane, budget: int, n_vocab: int) -> Draft:
+def _guess(lane: Lane, budget: int, n_vocab: int, governor: Governor, n_lanes: int) -> Draft:
     """The lane's draft, cut at the first token that is none: llama.cpp refuses a whole batch for one such id."""
     if budget <= 0:
         return Draft()
+    n_affordable = budget if lane.drafter is not None else 0
+    if lane.drafter is not None and lane.governor is not None:
+        n_affordable = governor.afford(lane.governor, lane.drafter.source, budget, n_lanes)
+    started = time.perf_counter()
     try:
-        draft = compose(lane.proposers, lane.matcher, budget)
+        draft = compose(lane.proposers, lane.matcher, budget, lane.drafter, n_affordable)
+        if lane.drafter is not None and lane.stats.rounds:  # the first draft reads the prompt, too
+            n_drafted = draft.sources.count(lane.drafter.source)
+            governor.observe_drafting(lane.drafter.source, n_drafted, time.perf_counter() - started)
         return draft.head(next((i for i, token in enumerate(draft.tokens) if not 0 <= token < n_vocab), len(draft)))
     except Exception:
         _drop_proposers(lane)
@@ -118,14 +125,30 @@ def _observe(lane: Lane, tokens: Sequence[int]) -> None:
     try:
         for proposer in lane.proposers:
             proposer.observe(tokens)
+        if lane.drafter is not None:
+            lane.drafter.observe(tokens)
     except Exception:
         _drop_proposers(lane)
+
+
+def _show_hidden(turns: Sequence[Turn], context: Context) -> None:
+    """Show drafters that go by them the hidden states of the pass that has just been made."""
+    first_row = 0
+    for turn in turns:
+        lane = turn.lane
+        if lane.drafter is not None and lane.drafter.reads_hidden:
+            try:
+                lane.drafter.read(lane.n_cached, context.hidden(first_row, turn.n_rows))
+            except Exception:
+                _drop_proposers(lane)
+        first_row += turn.n_rows
 
 
 def _drop_proposers(lane: Lane) -> None:
     """A defect in a proposer, which is being handled as an exception, costs speed and never the request."""
     logger.exception("proposer '%s' failed; the request goes on without speculation", lane.plan.proposer)
     lane.proposers = []
+    lane.close_drafter()
     lane.stop_speculating(f"proposer '{lane.plan.proposer}' failed")
 
 
@@ -145,7 +168,10 @@ def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits 
         if lane.matcher is not None and turn.samples:
             turn.masks = helper.submit(lane.matcher.masks, list(turn.draft.tokens))
     try:
-        return context.decode(rows)
+        logits = context.decode(rows)
+        if logits is not None:
+            _show_hidden(turns, context)
+        return logits
     finally:
         wait([turn.masks for turn in turns if turn.masks is not None])  # nobody else may touch the matcher meanwhile
 

@@ -24,6 +24,7 @@ from atelico.job import Job
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
 from atelico.protocol import Message
+from atelico.speculation.drafters import FindDrafter
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +37,24 @@ class ModelWorker:
         progress: share of the loading done, 0 to 1.
     """
 
-    def __init__(self, ref: ModelRef, config: EngineConfig, on_failed: Callable[[ModelWorker], None]) -> None:
-        """Start loading at once. `on_failed` is called on the loading thread when that does not work."""
+    def __init__(
+        self,
+        ref: ModelRef,
+        config: EngineConfig,
+        on_failed: Callable[[ModelWorker], None],
+        find_drafter: FindDrafter = lambda: None,
+    ) -> None:
+        """Start loading at once.
+
+        Args:
+            on_failed: called on the loading thread when that does not work.
+            find_drafter: where the file of a draft model is; asked when a request first wants one.
+        """
         self.ref = ref
         self.progress = 0.0
         self._config = config
         self._on_failed = on_failed
+        self._find_drafter = find_drafter
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._open: set[Job] = set()
         self._lock = threading.Lock()
@@ -205,7 +218,7 @@ class ModelWorker:
             return not self._closing
 
         info = read_gguf(self.ref.path)
-        loaded = load(info, self._config, on_progress, self._abort)
+        loaded = load(info, self._config, on_progress, self._abort, self._find_drafter)
         logger.info(
             "loaded %s (%s, %s) in %.0f ms: context %d, %s",
             self.ref.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from atelico._native import AbortFlag
 from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
-from atelico.runtime import library
+from atelico.runtime import library, mtp
 from atelico.runtime.memory import Memory
 from atelico.runtime.model import Model
 
@@ -100,6 +101,11 @@ class Context:
         self._handle: int | None = handle
         self._memory = Memory(handle, recurrent=model.recurrent, n_window=model.n_window)
         self.n_vocab = model.vocabulary.n_tokens
+        self._n_embd: int = llama_cpp.llama_model_n_embd_out(model.handle)
+        # Always, so that a pass computes the same whether or not somebody drafts from the hidden states.
+        self._extension: Any = mtp.extension() if model.has_head else None
+        if self._extension is not None:
+            self._extension.llama_set_embeddings_nextn(handle, True, False)
         self._abort = abort  # must outlive the context
         self.n_sequences = options.n_sequences
         self.n_outputs = options.n_outputs
@@ -174,6 +180,19 @@ class Context:
         if n_outputs == 0:
             return np.empty((0, self.n_vocab), np.float32)
         return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self.n_vocab))
+
+    def hidden(self, first: int, count: int) -> Logits:
+        """Hidden states of `count` rows of the last decode, from the `first` on: float32 [count, n_embd].
+
+        A view that is valid until the next decode. Only for a model whose NextN head is loaded.
+
+        Raises:
+            InferenceError: it is not, or nothing has been decoded.
+        """
+        pointer = self._extension.llama_get_embeddings_nextn(self.handle) if self._extension is not None else None
+        if not pointer:
+            raise InferenceError("This context has no hidden states for a NextN head.")
+        return np.ctypeslib.as_array(pointer, (first + count, self._n_embd))[first:]
 
     def length(self, sequence: int) -> int:
         """Tokens of `sequence` in memory."""

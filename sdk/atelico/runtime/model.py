@@ -20,10 +20,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How to load. `n_gpu_layers`: layers to offload, -1 for all; 0 keeps everything on the CPU."""
+    """How to load. `n_gpu_layers`: layers to offload, -1 for all; 0 keeps everything on the CPU.
+
+    `load_head`: load the NextN head, too; only for files that mtp.why_not has no objection to.
+    """
 
     n_gpu_layers: int = -1
     use_mmap: bool = True
+    load_head: bool = False
 
 
 class Model:
@@ -32,6 +36,7 @@ class Model:
     Attributes:
         vocabulary: its tokens.
         device: what runs it ("cpu", "metal", "cuda", ...).
+        has_head: whether its NextN head is loaded.
         n_window: tokens that sliding-window layers see; 0 without such layers.
         recurrent: whether (part of) its memory is a recurrent state, which llama.cpp cannot cut at any position.
         batched_verify: whether one forward pass gives the logits of several positions of a sequence.
@@ -50,6 +55,7 @@ class Model:
         parameters = llama_cpp.llama_model_default_params()
         self.device = devices.device_for(options.n_gpu_layers)
         parameters.n_gpu_layers = options.n_gpu_layers if self.device != "cpu" else 0
+        parameters.load_mtp = options.load_head
         parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP if options.use_mmap else llama_cpp.LLAMA_LOAD_MODE_NONE
         if library.has_amx():
             parameters.use_extra_bufts = False
@@ -78,6 +84,7 @@ class Model:
         self._handle: int | None = handle
         self.vocabulary = Vocabulary(llama_cpp.llama_model_get_vocab(handle))
         self.n_ctx_train: int = llama_cpp.llama_model_n_ctx_train(handle)
+        self.has_head = options.load_head and llama_cpp.llama_model_n_layer_nextn(handle) > 0
         self.n_window: int = llama_cpp.llama_model_n_swa(handle)
         self.recurrent = bool(llama_cpp.llama_model_is_recurrent(handle) or llama_cpp.llama_model_is_hybrid(handle))
         self.batched_verify = not (

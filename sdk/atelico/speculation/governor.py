@@ -18,7 +18,17 @@ from atelico.speculation.draft import Draft
 # 0.1 (memory-bound, many cores) and 0.5 (a small model on one core); an optimistic guess gets itself measured.
 _PRIOR_ROW_COST = 0.2
 # How often a first draft token is right before anything is known, by source.
-_PRIOR_ACCEPTANCE = {"grammar": 0.99, "prompt": 0.6, "pool": 0.5}
+_PRIOR_ACCEPTANCE = {
+    "grammar": 0.99,
+    "prediction": 0.8,
+    "schema": 0.7,
+    "mtp": 0.7,
+    "prompt": 0.6,
+    "draft": 0.6,
+    "pool": 0.5,
+}
+# What one draft token of a network costs before it has been measured, relative to a pass with one row.
+_PRIOR_DRAFT_COST = 0.25
 _PRIOR_WEIGHT = 4.0
 # One request's own counts outweigh the model's after this many trials.
 _REQUEST_WEIGHT = 6.0
@@ -97,6 +107,10 @@ class CostCurve:
         slope = (start - 1.0) / below if below else self._prior
         return start + max(slope, 0.05) * (n_drafted - below)
 
+    def relative(self, seconds: float) -> float | None:
+        """`seconds` as a multiple of a pass without drafts; None before any was measured."""
+        return seconds / self._base if self._base else None
+
     def measured(self) -> dict[int, float]:
         """What has been measured: draft rows to relative time."""
         return {n: round(ratio, 3) for n, (ratio, _) in sorted(self._ratios.items())}
@@ -168,7 +182,9 @@ class Governor:
         self._limits = limits
         self._costs: dict[int, CostCurve] = {}
         self._probes: dict[int, _Probe] = {}
+        self._draft_probes: dict[int, _Probe] = {}
         self._acceptance = Acceptance()
+        self._draft_seconds: dict[str, float] = {}  # per token, by network
         self._strategies: dict[str, _Strategy] = defaultdict(_Strategy)
 
     # --- requests ---------------------------------------------------------------------------------------------
@@ -219,7 +235,37 @@ class Governor:
             speed = expected / cost.ratio(n_other_drafted + i + 1)
             if speed > best:
                 best, best_length = speed, i + 1
-        probe = self._probes.setdefault(n_lanes, _Probe(limits.reprobe))
+        return self._or_probe(self._probes, best_length, request, n_lanes, len(draft))
+
+    def afford(self, request: RequestGovernor, source: str, budget: int, n_lanes: int) -> int:
+        """How many tokens of a network's draft are worth making, at most `budget`: its passes cost time, too.
+
+        Args:
+            source: the network's.
+            n_lanes: lanes in this pass.
+        """
+        limits = self._limits
+        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+            return 0
+        cost = self._cost(n_lanes)
+        seconds = self._draft_seconds.get(source)
+        step = cost.relative(seconds) if seconds is not None else None
+        step = _PRIOR_DRAFT_COST if step is None else step
+        best, best_length, expected, likely = n_lanes * limits.min_speedup, 0, float(n_lanes), 1.0
+        for i in range(budget):
+            likely *= self._probability(request, (source, 0, min(i, _MAX_DEPTH)))
+            expected += likely
+            speed = expected / (cost.ratio(i + 1) + step * (i + 1))
+            if speed > best:
+                best, best_length = speed, i + 1
+        return self._or_probe(self._draft_probes, best_length, request, n_lanes, budget)
+
+    def _or_probe(
+        self, probes: dict[int, _Probe], best_length: int, request: RequestGovernor, n_lanes: int, longest: int
+    ) -> int:
+        """`best_length`; where that is 0, now and then a short draft all the same."""
+        limits = self._limits
+        probe = probes.setdefault(n_lanes, _Probe(limits.reprobe))
         if best_length:
             probe.pause, probe.declined = limits.reprobe, 0
             return best_length
@@ -229,7 +275,14 @@ class Governor:
             return 0
         # What was measured may have been another process's doing: look again, ever more rarely.
         probe.pause, probe.declined = min(2 * probe.pause, limits.reprobe_max), 0
-        return min(len(draft), 2)
+        return min(longest, 2)
+
+    def observe_drafting(self, source: str, n_tokens: int, seconds: float) -> None:
+        """A network took so long to draft `n_tokens`."""
+        if n_tokens:
+            known = self._draft_seconds.get(source, seconds / n_tokens)
+            # One sample that another process has slowed must not end the drafting: a sample counts threefold at most.
+            self._draft_seconds[source] = known + _COST_RATE * (min(seconds / n_tokens, _OUTLIER * known) - known)
 
     def observe_pass(self, n_lanes: int, n_drafted: int, seconds: float) -> None:
         """A pass without prompt rows took so long."""
