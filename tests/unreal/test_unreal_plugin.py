@@ -41,8 +41,10 @@ def test_plugin_logic_works_against_the_real_library(generated: Path, lib: Path,
     assert len(statements(run([str(program)]))) >= 29
 
 
-@pytest.mark.parametrize("compiler", [("g++", "g++"), ("clang++", "clang")], ids=lambda pair: pair[0])
-@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+# g++ with C++17 is what the program above is compiled with.
+@pytest.mark.parametrize(
+    ("compiler", "standard"), [(("g++", "g++"), "c++20"), (("clang++", "clang"), "c++17")], ids=["g++20", "clang++17"]
+)
 def test_sources_compile_without_a_warning(
     compiler: tuple[str, str], standard: str, generated: Path, tmp_path: Path
 ) -> None:
