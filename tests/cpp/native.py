@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import re
@@ -33,6 +34,7 @@ def skip_without_model() -> None:
 def library() -> Path:
     """The folder with libatelico.so and atelico.h, built once per run."""
     folder = Path(tempfile.mkdtemp(prefix="atelico-lib-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run([sys.executable, str(ROOT / "ffi" / "cabi" / "build.py"), "--out", str(folder)])
     return folder
 
