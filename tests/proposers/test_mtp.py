@@ -148,7 +148,7 @@ def test_after_any_rounds_the_head_says_what_one_says_that_saw_only_the_accepted
     context, head = parts
     random = np.random.default_rng(3)
     tokens = [int(t) for t in random.integers(20, 250, 160)]
-    followed = HeadDrafter(head)
+    followed = HeadDrafter(head, n_prompt=0)
     followed.observe(tokens[:100])
     for first in range(0, 100, 50):
         feed(context, followed, 0, first, tokens[first : first + 50])
@@ -163,7 +163,7 @@ def test_after_any_rounds_the_head_says_what_one_says_that_saw_only_the_accepted
         followed.observe(tokens[n + 1 : n + 1 + n_right])
         n += 1 + n_right
     followed.observe(tokens[n : n + 1])
-    fresh = HeadDrafter(head)
+    fresh = HeadDrafter(head, n_prompt=0)
     fresh.observe(tokens[: n + 1])
     for first in range(0, n, 50):
         feed(context, fresh, 1, first, tokens[first : min(first + 50, n)])
@@ -173,7 +173,7 @@ def test_after_any_rounds_the_head_says_what_one_says_that_saw_only_the_accepted
 
 def test_proposing_leaves_no_trace(parts: tuple[Context, Head]) -> None:
     context, head = parts
-    drafter = HeadDrafter(head)
+    drafter = HeadDrafter(head, n_prompt=0)
     drafter.observe(range(20, 61))
     feed(context, drafter, 0, 0, range(20, 60))
     first = drafter.propose([], 6)
@@ -185,7 +185,7 @@ def test_proposing_leaves_no_trace(parts: tuple[Context, Head]) -> None:
 
 def test_a_head_that_starts_in_the_middle_drafts_all_the_same(parts: tuple[Context, Head]) -> None:
     context, head = parts
-    drafter = HeadDrafter(head)
+    drafter = HeadDrafter(head, n_prompt=0)
     drafter.observe(range(20, 61))
     assert drafter.propose([], 2) == []  # nothing has been decoded yet
     assert context.decode([Row(20 + i, i, 0, False) for i in range(30)]) is not None
@@ -195,7 +195,7 @@ def test_a_head_that_starts_in_the_middle_drafts_all_the_same(parts: tuple[Conte
 
 def test_lanes_beyond_the_heads_sequences_are_refused_and_places_come_back(parts: tuple[Context, Head]) -> None:
     context, head = parts
-    drafters = [HeadDrafter(head) for _ in range(3)]
+    drafters = [HeadDrafter(head, n_prompt=0) for _ in range(3)]
     for i, drafter in enumerate(drafters[:2]):
         feed(context, drafter, i, 0, [20, 21])
     with pytest.raises(InferenceError, match="in use"):

@@ -144,8 +144,9 @@ def _lane(
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
     proposers = _proposers(request, loaded, prompt, grammar, plan) if speculates else []
-    drafter = loaded.drafters.make(plan.drafter) if speculates and plan.drafter is not None else None
-    if drafter is not None:
+    drafter = None
+    if speculates and plan.drafter is not None:
+        drafter = loaded.drafters.make(plan.drafter, len(prompt), sampler)
         drafter.observe(prompt)
     stops = request.stop_strings()
     if loaded.template.turn_end is not None and job.prompt is None:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from atelico.errors import InferenceError
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.model import Model
+from atelico.speculation.pick import Pick, greedy
 
-# Below this probability, by the drafter's own reckoning, a token is not worth verifying.
+# A token that is so unlikely, by the drafter's own reckoning, is not worth verifying where the likeliest is wanted.
 MIN_PROBABILITY = 0.3
 
 
@@ -70,8 +71,11 @@ class ModelDrafter:
     source = "draft"
     reads_hidden = False
 
-    def __init__(self, drafter: DraftModel) -> None:
+    def __init__(self, drafter: DraftModel, n_prompt: int, pick: Pick = greedy) -> None:
+        """`n_prompt`: tokens of the prompt, which are observed first."""
         self._drafter = drafter
+        self._n_prompt = n_prompt
+        self._pick = pick
         self._slot: Slot | None = None
         self._tokens: list[int] = []
 
@@ -83,7 +87,7 @@ class ModelDrafter:
         """Not needed."""
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
-        """What the drafter expects after the committed tokens and `ahead`, greedily, until it is unsure."""
+        """What the drafter expects after the committed tokens and `ahead`, until it is unsure."""
         context = self._drafter.context
         tokens = [*self._tokens, *ahead]
         budget = min(budget, context.n_ctx - len(tokens))
@@ -94,8 +98,8 @@ class ModelDrafter:
         logits = self._follow(self._slot, tokens, budget)
         guess: list[int] = []
         while logits is not None:
-            token, probability = _likeliest(logits)
-            if probability < MIN_PROBABILITY:
+            token = self._pick(logits, len(tokens) + len(guess) - self._n_prompt)
+            if token == np.argmax(logits) and _probability(logits, token) < MIN_PROBABILITY:
                 break
             guess.append(token)
             if len(guess) == budget or token in self._drafter.eog:
@@ -137,10 +141,8 @@ class ModelDrafter:
         return logits[0] if wants_logits else None
 
 
-def _likeliest(logits: Logits) -> tuple[int, float]:
-    """The likeliest token and its probability."""
-    token = int(np.argmax(logits))
-    return token, float(1.0 / np.exp(logits - logits[token]).sum())
+def _probability(logits: Logits, likeliest: int) -> float:
+    return float(1.0 / np.exp(logits - logits[likeliest]).sum())
 
 
 def _n_common(a: Sequence[int], b: Sequence[int]) -> int:

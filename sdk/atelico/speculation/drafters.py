@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from atelico._native import AbortFlag
+from atelico._native import AbortFlag, Sampler
 from atelico.config import EngineConfig
 from atelico.errors import AtelicoError, ModelLoadError
 from atelico.runtime.context import Context, ContextOptions
@@ -17,6 +17,7 @@ from atelico.runtime.vocabulary_match import mismatch
 from atelico.speculation.draft import Drafter
 from atelico.speculation.draft_model import DraftModel, ModelDrafter
 from atelico.speculation.mtp import Head, HeadDrafter
+from atelico.speculation.pick import as_sampled_by
 from atelico.speculation.registry import DrafterKind
 
 logger = logging.getLogger(__name__)
@@ -68,13 +69,19 @@ class Drafters:
                 self._missing[kind] = f"the drafter '{kind}' cannot be used: {error.message}"
         return self._missing[kind]
 
-    def make(self, kind: DrafterKind) -> Drafter:
-        """A drafter for one lane. Only for a kind that is not missing."""
+    def make(self, kind: DrafterKind, n_prompt: int, sampler: Sampler) -> Drafter:
+        """A drafter for one lane. Only for a kind that is not missing.
+
+        Args:
+            n_prompt: tokens of the lane's prompt.
+            sampler: the lane's, which will verify the drafts.
+        """
+        pick = as_sampled_by(sampler, self._target.model.vocabulary.n_tokens)
         if kind == "mtp":
             assert self._head is not None
-            return HeadDrafter(self._head)
+            return HeadDrafter(self._head, n_prompt, pick)
         assert self._draft_model is not None
-        return ModelDrafter(self._draft_model)
+        return ModelDrafter(self._draft_model, n_prompt, pick)
 
     def close(self) -> None:
         """Free what was loaded; before the model itself."""

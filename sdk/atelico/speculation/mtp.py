@@ -12,6 +12,7 @@ import numpy as np
 
 from atelico.errors import InferenceError
 from atelico.runtime.mtp import HeadContext, HeadOutput, Hidden
+from atelico.speculation.pick import Pick, greedy
 
 # Entries of accepted tokens ride along with the next draft; where none comes, so many are decoded on their own.
 _MAX_WAITING = 32
@@ -55,8 +56,11 @@ class HeadDrafter:
     source = "mtp"
     reads_hidden = True
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: Head, n_prompt: int, pick: Pick = greedy) -> None:
+        """`n_prompt`: tokens of the prompt, which are observed first."""
         self._head = head
+        self._n_prompt = n_prompt
+        self._pick = pick
         self._sequence: int | None = None
         self._tokens: list[int] = []
         self._n_entries = 0
@@ -86,7 +90,7 @@ class HeadDrafter:
             self._catch_up(position + len(hidden) if is_prompt else position)
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
-        """What the head expects after the committed tokens and `ahead`, greedily, one pass per token."""
+        """What the head expects after the committed tokens and `ahead`, one pass per token."""
         last = len(self._tokens) - 1  # the pending token
         n_hidden = self._first_hidden + len(self._hidden)
         if self._sequence is None or budget <= 0 or n_hidden < last:
@@ -103,7 +107,7 @@ class HeadDrafter:
             position += 1
         guess: list[int] = []
         while output is not None:
-            token = int(np.argmax(output.logits))
+            token = self._pick(output.logits, position - self._n_prompt)
             guess.append(token)
             if len(guess) == budget or token in self._head.eog:
                 break
