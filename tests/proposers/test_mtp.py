@@ -51,6 +51,13 @@ def test_the_text_is_the_plain_one_for_any_k(answer: Answer, head: str, fields: 
         assert max(len(rows) for rows in drafted.passes[1:]) <= 1 + min(k, 4)
 
 
+def test_a_model_of_experts_drafts_with_its_head(answer: Answer) -> None:
+    plain = answer("head-of-experts", max_tokens=200)
+    drafted = answer("head-of-experts", max_tokens=200, **speculative("mtp", 2))
+    assert 0 < drafted.accepted < drafted.proposed
+    assert first_difference(plain, drafted) is None
+
+
 def test_a_good_head_is_often_right_and_a_random_one_never(answer: Answer) -> None:
     good = answer("head-aligned", **speculative("nextn", 2)).answer.atelico.speculation
     assert good.proposer == "mtp"

@@ -20,7 +20,7 @@ from support.prompts import request, speculative
 from support.scripted import Scripted, always, installed, replaying
 from support.tiny_answers import WORDS
 
-HYBRID = ["lfm2", "qwen35"]
+HYBRID = ["lfm2", "nemotron_h", "qwen35", "qwen35moe"]
 N_STATES = 4
 
 OPTIONS = ContextOptions(

@@ -143,7 +143,9 @@ class _Build:
         return path
 
 
-def _metadata(build: _Build, *, heads: bool = True, heads_kv: int | list[int] | None = None) -> None:
+def _metadata(
+    build: _Build, *, heads: bool = True, heads_kv: int | list[int] | None = None, n_ff: list[int] | None = None
+) -> None:
     shape, writer, words = build.shape, build.writer, build.vocabulary
     writer.add_name("tiny")
     writer.add_context_length(shape.n_ctx)
@@ -151,7 +153,7 @@ def _metadata(build: _Build, *, heads: bool = True, heads_kv: int | list[int] | 
     writer.add_block_count(shape.n_layer + bool(shape.head))
     if shape.head:
         writer.add_nextn_predict_layers(1)
-    writer.add_feed_forward_length(shape.n_ff if heads else 0)
+    writer.add_feed_forward_length(n_ff if n_ff is not None else shape.n_ff if heads else 0)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_file_type(shape.file_type)
     writer.add_head_count(shape.n_head if heads else 0)
@@ -303,11 +305,77 @@ def _lfm2(build: _Build) -> None:
         _feed_forward(build, layer, shape.noise)
 
 
+def _nemotron_h(build: _Build) -> None:
+    """One kind of mixer per layer: Mamba 2, attention, Mamba 2, feed-forward."""
+    shape = build.shape
+    d_inner, d_state, n_head, n_group, n_conv = 2 * shape.n_embd, 16, 4, 1, 4
+    kinds = [("mamba", "attention", "mamba", "feed-forward")[i % 4] for i in range(shape.n_layer)]
+    _metadata(
+        build,
+        heads_kv=[shape.n_head_kv if kind == "attention" else 0 for kind in kinds],
+        n_ff=[shape.n_ff if kind == "feed-forward" else 0 for kind in kinds],
+    )
+    build.writer.add_layer_norm_eps(1e-6)
+    build.writer.add_ssm_conv_kernel(n_conv)
+    build.writer.add_ssm_inner_size(d_inner)
+    build.writer.add_ssm_state_size(d_state)
+    build.writer.add_ssm_time_step_rank(n_head)
+    build.writer.add_ssm_group_count(n_group)
+    _embeddings(build)
+    for i, kind in enumerate(kinds):
+        layer = f"blk.{i}"
+        build.full(f"{layer}.attn_norm.weight", shape.n_embd)
+        if kind == "attention":
+            _attention(build, layer, shape.noise, norms=False)
+        elif kind == "feed-forward":
+            build.random_matrix(f"{layer}.ffn_up.weight", shape.n_ff, shape.n_embd)
+            build.random_matrix(f"{layer}.ffn_down.weight", shape.n_embd, shape.n_ff, shape.noise * 2)
+        else:
+            n_convolved = d_inner + 2 * n_group * d_state
+            build.random_matrix(f"{layer}.ssm_in.weight", d_inner + n_convolved + n_head, shape.n_embd)
+            build.random_matrix(f"{layer}.ssm_conv1d.weight", n_convolved, n_conv)
+            build.full(f"{layer}.ssm_conv1d.bias", n_convolved, value=0.0)
+            build.full(f"{layer}.ssm_dt.bias", n_head, value=-1.5)
+            build.put(f"{layer}.ssm_a", -build.random.uniform(0.2, 2.0, (n_head, 1)))
+            build.full(f"{layer}.ssm_d", n_head, 1)
+            build.full(f"{layer}.ssm_norm.weight", n_group, d_inner // n_group)
+            build.random_matrix(f"{layer}.ssm_out.weight", shape.n_embd, d_inner, shape.noise * 2)
+
+
 def _qwen35(build: _Build) -> None:
     """Gated delta nets and gated attention in turn; llama.cpp can take drafted tokens back from its recurrent state."""
+    _metadata(build)
+    _qwen35_layers(build, _feed_forward)
+
+
+def _qwen35moe(build: _Build) -> None:
+    """The same with two of four experts, and one that always takes part, in place of the feed-forward layer."""
+    n_expert, n_used, n_ff = 4, 2, 32
+    _metadata(build)
+    build.writer.add_expert_count(n_expert)
+    build.writer.add_expert_used_count(n_used)
+    build.writer.add_expert_feed_forward_length(n_ff)
+    build.writer.add_expert_shared_feed_forward_length(n_ff)
+
+    def experts(build: _Build, layer: str, gain: float) -> None:
+        n_embd = build.shape.n_embd
+        build.random_matrix(f"{layer}.ffn_gate_inp.weight", n_expert, n_embd)
+        build.put(f"{layer}.ffn_gate_inp_shexp.weight", build.random.standard_normal(n_embd) / math.sqrt(n_embd))
+        for name, n_out, n_in, scale in (
+            ("gate", n_ff, n_embd, 1.0),
+            ("up", n_ff, n_embd, 1.0),
+            ("down", n_embd, n_ff, gain * 2),
+        ):
+            stack = build.random.standard_normal((n_expert, n_out, n_in)) * scale / math.sqrt(n_in)
+            build.put(f"{layer}.ffn_{name}_exps.weight", stack)
+            build.random_matrix(f"{layer}.ffn_{name}_shexp.weight", n_out, n_in, scale)
+
+    _qwen35_layers(build, experts)
+
+
+def _qwen35_layers(build: _Build, feed_forward: Callable[[_Build, str, float], None]) -> None:
     shape = build.shape
     d_state, n_key, n_value, n_conv, attention_every = 16, 2, 4, 4, 2
-    _metadata(build)
     build.writer.add_rope_dimension_count(shape.head_dim // 2)
     build.writer.add_rope_dimension_sections([2, 1, 1, 0])
     build.writer.add_full_attention_interval(attention_every)
@@ -325,12 +393,12 @@ def _qwen35(build: _Build) -> None:
         else:
             _attention(build, layer, shape.noise, norms=True, gated=True)
         build.full(f"{layer}.post_attention_norm.weight", shape.n_embd)
-        _feed_forward(build, layer, shape.noise)
+        feed_forward(build, layer, shape.noise)
     if shape.head in ("aligned", "random"):
-        _nextn_head(build, f"blk.{shape.n_layer}")
+        _nextn_head(build, f"blk.{shape.n_layer}", feed_forward)
 
 
-def _nextn_head(build: _Build, layer: str) -> None:
+def _nextn_head(build: _Build, layer: str, feed_forward: Callable[[_Build, str, float], None]) -> None:
     """A block that takes the token's embedding beside the hidden state before it; aligned, it ignores the latter."""
     n_embd, aligned = build.shape.n_embd, build.shape.head == "aligned"
     build.random_matrix(f"{layer}.nextn.eh_proj.weight", n_embd, 2 * n_embd)
@@ -340,7 +408,7 @@ def _nextn_head(build: _Build, layer: str) -> None:
         build.full(f"{layer}.{name}.weight", n_embd)
     gain = 0.1 if aligned else 1.0
     _attention(build, layer, gain, norms=True, gated=True)
-    _feed_forward(build, layer, gain)
+    feed_forward(build, layer, gain)
 
 
 ARCHITECTURES: dict[str, Callable[[_Build], None]] = {
@@ -348,7 +416,9 @@ ARCHITECTURES: dict[str, Callable[[_Build], None]] = {
     "gemma3": _gemma3,
     "mamba": _mamba,
     "lfm2": _lfm2,
+    "nemotron_h": _nemotron_h,
     "qwen35": _qwen35,
+    "qwen35moe": _qwen35moe,
 }
 
 

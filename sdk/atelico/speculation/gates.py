@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 # Whose recurrent state llama.cpp can keep for the last few tokens (llm_arch_supports_rs_rollback). On the CPU taking
-# back a rejected draft there leaves no trace, to the bit: tests/proposers/test_rollback.py.
+# back a rejected draft there leaves no trace, to the bit: tests/proposers/test_rollback.py shows it for lfm2,
+# nemotron_h, qwen35 and qwen35moe; the others share their code.
 ROLLBACK_ARCHITECTURES = frozenset(
     {
         "bailingmoe3",
