@@ -9,7 +9,8 @@ demo: setup ## the main job on SmolLM2-135M: grounded answer, character sheet, s
 	@$(PY) examples/demo.py
 
 test: setup ## every test that fits CI
-	$(PY) -m pytest
+	@scripts/install_test_tools.sh
+	$(PY) -m pytest -n 2 --dist loadfile
 
 lib: setup ## libatelico.so and atelico.h in build/lib
 	$(PY) ffi/cabi/build.py --out build/lib
