@@ -41,7 +41,7 @@ def open_defaults(stack: ExitStack, settings: Settings) -> tuple[dict[str, Conte
     }
     with Contender("bare", Load(model=model, n_ctx=512, n_threads=1)) as bare:
         text, tokens = bare.call("render", messages=[{"role": "user", "content": "Tell me a story about a dragon."}])
-    ask = Ask(text=text, tokens=tokens, max_tokens=24 if settings.quick else 48, reuse=True)
+    ask = Ask(text=text, tokens=tokens, max_tokens=16 if settings.quick else 48, reuse=True)
     for contender in contenders.values():
         contender.generate(ask)
     return contenders, ask
@@ -53,7 +53,7 @@ def run(settings: Settings) -> list[Row]:
     collapsed: set[tuple[str, int]] = set()
     with ExitStack() as stack:
         contenders, ask = open_defaults(stack, settings)
-        for _ in range(1 if settings.quick else 4):
+        for _ in range(1 if settings.quick else 3):
             for n in N_BURNERS:
                 with burners(n):
                     for engine, contender in contenders.items():

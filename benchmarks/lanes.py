@@ -56,7 +56,7 @@ def run(settings: Settings) -> list[Row]:
         for engine, _ in variants[1:]:
             contenders[engine].generate_many(asks)
         runs: dict[tuple[str, bool, str], list[tuple[float, list[Answer]]]] = {}
-        for _ in range(2 if settings.quick else 5):
+        for _ in range(1 if settings.quick else 3):
             for engine, speculates in variants:
                 asked = [msgspec.structs.replace(ask, speculates=speculates) for ask in asks]
                 for mode in ("in turn", "1", "2", "4"):

@@ -31,7 +31,7 @@ def run(settings: Settings) -> list[Row]:
         for i in range(1, n_requests + 1):
             text, ids = tokens[i % len(tokens)]
             contender.generate(
-                Ask(text=text, tokens=ids, max_tokens=8, speculates=True, reuse=True, sampled=True, seed=i)
+                Ask(text=text, tokens=ids, max_tokens=4, speculates=True, reuse=True, sampled=True, seed=i)
             )
             if i in (n_requests // 5, n_requests):
                 marks[i] = _over(contender) / MB

@@ -22,7 +22,7 @@ class Settings:
 
     quick: bool = False
     n_threads: int = 1
-    n_prompts: int = 3
+    n_prompts: int = 2
     max_tokens: int = 64
     n_ctx: int = 2048
 
@@ -32,7 +32,7 @@ class Settings:
         return Settings(
             quick=quick,
             n_threads=n_threads or default_threads(),
-            n_prompts=n_prompts or (1 if quick else 3),
+            n_prompts=n_prompts or (1 if quick else 2),
             max_tokens=32 if quick else 64,
         )
 
