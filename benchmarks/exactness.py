@@ -1,0 +1,157 @@
+"""How often speculation changes a text, and whether every change is a proven near tie: the full grid.
+
+For each model, proposer and draft length, greedy and with seeds 1 to 5 at temperature 0.8, and under JSON schemas, the
+answers of all prompts are compared with those of plain decoding token by token. A first difference counts as a near tie
+only where a replay of both runs proves it (tests/support/near_tie.py). Run with: python -m benchmarks.exactness
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "500")
+from rich.console import Console
+from rich.table import Table
+from tests.support.grid import JSON_MODES, LENGTHS, MODELS, N_JSON_TOKENS, N_TOKENS, PROPOSERS, SCHEMAS, TEXT_MODES
+from tests.support.grid import response_format as form_of
+from tests.support.near_tie import NotANearTie, explained
+from tests.support.observe import Run, loaded_model
+from tests.support.observe import run as answer
+from tests.support.prompts import PROMPTS, request, speculative
+
+from atelico import Engine, EngineConfig
+
+RESULT = Path("build/bench/exactness.json")
+
+
+@dataclass
+class Cell:
+    """One line of the table: all prompts and draft lengths of a model, a proposer and a mode.
+
+    Attributes:
+        tokens: output tokens compared, up to and including the first difference of each pair of texts.
+        differences: pairs of texts that differ.
+        near_ties: how many of those are proven near ties.
+        largest_gap: of the proven ones, in logits.
+        unexplained: what the proof said of the others.
+    """
+
+    model: str
+    proposer: str
+    mode: str
+    pairs: int = 0
+    tokens: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    differences: int = 0
+    near_ties: int = 0
+    largest_gap: float = 0.0
+    unexplained: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt, the schema of its answer where it has one, and how to sample."""
+
+    mode: str
+    prompt: str
+    fields: dict[str, Any]
+
+
+def questions(n_prompts: int) -> Iterator[Question]:
+    """Everything that is asked of a model."""
+    for mode, options in TEXT_MODES.items():
+        for prompt in list(PROMPTS.values())[:n_prompts]:
+            yield Question(mode, prompt, {"max_tokens": N_TOKENS, **options})
+    for mode, options in JSON_MODES.items():
+        for name, (prompt, _) in list(SCHEMAS.items())[:n_prompts]:
+            fields = {"max_tokens": N_JSON_TOKENS, "response_format": form_of(name), **options}
+            yield Question(f"JSON, {mode}", prompt, fields)
+
+
+def run(n_prompts: int = len(PROMPTS), models: tuple[str, ...] = MODELS) -> list[Cell]:
+    """The whole grid, one cell per model, proposer and mode."""
+    cells: dict[tuple[str, str, str], Cell] = {}
+    with Engine(EngineConfig(n_ctx=1024, n_threads=1, n_lanes=1, n_kept=0)) as engine:
+        for model in models:
+            for question in questions(n_prompts):
+                body = request(model, question.prompt, **question.fields)
+                plain = answer(engine, body)
+                for proposer in PROPOSERS:
+                    cell = cells.setdefault((model, proposer, question.mode), Cell(model, proposer, question.mode))
+                    for k in LENGTHS:
+                        _compare(engine, cell, plain, answer(engine, {**body, **speculative(proposer, k)}))
+    return list(cells.values())
+
+
+def _compare(engine: Engine, cell: Cell, plain: Run, drafted: Run) -> None:
+    cell.pairs += 1
+    cell.proposed += drafted.proposed
+    cell.accepted += drafted.accepted
+    try:
+        tie = explained(loaded_model(engine, cell.model), plain, drafted)
+    except NotANearTie as problem:
+        cell.differences += 1
+        cell.unexplained.append(str(problem))
+        return
+    cell.tokens += len(plain.output) if tie is None else tie.index + 1
+    if tie is not None:
+        cell.differences += 1
+        cell.near_ties += 1
+        cell.largest_gap = max(cell.largest_gap, *tie.gaps)
+
+
+def print_table(cells: list[Cell]) -> None:
+    """One line per cell."""
+    table = Table(title="Texts with speculation compared with plain decoding")
+    for column in ("model", "proposer", "mode"):
+        table.add_column(column)
+    for column in ("pairs", "tokens", "accepted", "differences", "near ties proven", "largest gap (logits)"):
+        table.add_column(column, justify="right")
+    for cell in cells:
+        rate = f"{cell.accepted / cell.proposed:.0%}" if cell.proposed else "-"
+        table.add_row(
+            *(cell.model, cell.proposer, cell.mode, str(cell.pairs), str(cell.tokens), rate),
+            *(str(cell.differences), str(cell.near_ties), f"{cell.largest_gap:.3f}" if cell.near_ties else "-"),
+        )
+    Console(width=160).print(table)
+
+
+def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
+    """Run, print the table and write RESULT. Exits with 1 where a difference is no near tie."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.exactness", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two prompts per model instead of all")
+    parser.add_argument("--model", action="append", choices=MODELS, help="only this model; repeatable")
+    options = parser.parse_args([] if arguments is None else arguments)
+    started = time.perf_counter()
+    cells = run(2 if options.quick else len(PROMPTS), tuple(options.model or MODELS))
+    print_table(cells)
+    unexplained = [problem for cell in cells for problem in cell.unexplained]
+    for problem in unexplained:
+        print("not a near tie:", problem)
+    rows = [asdict(cell) for cell in cells]
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    facts = {
+        "machine": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "llama-cpp-python": version("llama-cpp-python"),
+        "minutes": round((time.perf_counter() - started) / 60, 1),
+    }
+    RESULT.write_text(json.dumps({**facts, "cells": rows}, indent=1))
+    if unexplained:
+        raise SystemExit(1)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
