@@ -65,7 +65,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     n_batch: Annotated[int, Meta(ge=1, le=65_536)] = 256
     n_lanes: Annotated[int, Meta(ge=1, le=64)] = 4
     kv_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
-    n_kept: Annotated[int, Meta(ge=0, le=128)] = 8
+    n_kept: Annotated[int, Meta(ge=0, le=128)] = 4
     prefill_chunk: Size = 64
     low_priority: bool = True
     max_draft: Annotated[int, Meta(ge=0, le=256)] = 16

@@ -155,6 +155,8 @@ def test_the_urgent_one_starts_first(single: Chat) -> None:
     low = single.submit("the key", max_tokens=40, atelico={"priority": "low"})
     high = single.submit("the key", max_tokens=40, atelico={"priority": "high"})
     followers = [follow("low", low), follow("high", high)]
+    wait_for(lambda: low.started and high.started)
+    time.sleep(0.3)  # they are being prepared; then both wait for the lane
     blocker.cancel()
     for follower in followers:
         follower.join(60)

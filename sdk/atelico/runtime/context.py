@@ -114,6 +114,8 @@ class Context:
         self.n_batch: int = llama_cpp.llama_n_batch(handle)
         self.recurrent = model.recurrent
         self.n_rollback = self._memory.n_rollback
+        self._logits_address = 0
+        self._logits_view: Logits = np.empty((0, self.n_vocab), np.float32)
         self._allocate_batch()
 
     def _allocate_batch(self) -> None:
@@ -167,19 +169,27 @@ class Context:
             self._sequences[i] = row.sequence
             self._outputs[i] = row.wants_logits
         self._batch.n_tokens = n
-        with library.collected_problems() as problems:
-            result = llama_cpp.llama_decode(self.handle, self._batch)
+        result = llama_cpp.llama_decode(self.handle, self._batch)
         if result == _ABORTED:
             return None
         if result == _NO_SLOT:
             raise MemoryFullError(f"The memory of {self.n_cells} tokens is full.", hint="Configure more kv_tokens.")
         if result != 0:
-            reason = problems[-1] if problems else f"result {result}"
-            raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {reason}.")
+            raise InferenceError(f"llama.cpp could not decode a batch of {n} rows: {library.last_problem()}.")
         self._memory.decoded(row.sequence for row in rows)
         if n_outputs == 0:
             return np.empty((0, self.n_vocab), np.float32)
-        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.handle), (n_outputs, self.n_vocab))
+        return self._logits()[:n_outputs]
+
+    def _logits(self) -> Logits:
+        """llama.cpp's buffer of logits as an array. Made anew only when the buffer has moved: this is a hot path."""
+        pointer = llama_cpp.llama_get_logits(self.handle)
+        address = ctypes.addressof(pointer.contents)
+        if address != self._logits_address:
+            self._logits_address = address
+            # Rows beyond those of the last decode may lie outside of the buffer; nobody looks at them.
+            self._logits_view = np.ctypeslib.as_array(pointer, (self.n_outputs, self.n_vocab))
+        return self._logits_view
 
     def hidden(self, first: int, count: int) -> Logits:
         """Hidden states of `count` rows of the last decode, from the `first` on: float32 [count, n_embd].

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import llama_cpp
 
+from atelico.runtime.processor import prepare_kernels
+
 logger = logging.getLogger(__name__)
 
 _ERROR, _WARN, _CONTINUED = 3, 2, 5
@@ -33,8 +35,13 @@ def _log(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
 
 @functools.cache
 def initialise() -> None:
-    """Start llama.cpp's backends; safe to call often. They are never stopped: other engines may still use them."""
+    """Start llama.cpp's backends; safe to call often. They are never stopped: other engines may still use them.
+
+    Raises:
+        ConfigError: this processor cannot run llama.cpp's kernels.
+    """
     llama_cpp.llama_log_set(_log, ctypes.c_void_p(0))
+    prepare_kernels()
     llama_cpp.llama_backend_init()
 
 
@@ -49,6 +56,12 @@ def collected_problems() -> Iterator[list[str]]:
     finally:
         with _log_lock:
             found.extend(_last_problems)
+
+
+def last_problem() -> str:
+    """The latest warning or error of llama.cpp."""
+    with _log_lock:
+        return _last_problems[-1] if _last_problems else "llama.cpp gave no reason"
 
 
 @functools.cache
