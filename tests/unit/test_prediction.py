@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -50,6 +51,15 @@ def test_of_equally_good_places_the_next_one_to_come_is_taken() -> None:
     line = [1, 2]
     expected = [*line, 50, *line, 60, *line, 70]
     assert after([*line, 50, 9, *line], expected).propose([], 1) == [60]
+
+
+def test_a_text_of_one_token_is_searched_only_near_the_last_place() -> None:
+    proposer = after([99], [7] * 100_000)
+    start = time.process_time()
+    for _ in range(200):
+        proposer.observe([99, 7, 7])
+        assert proposer.propose([], 2) == [7, 7]
+    assert time.process_time() - start < 5  # thousands of times as long if every place were looked at
 
 
 def test_what_is_drafted_so_far_counts_as_answered() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from atelico._native import AbortFlag, Sampler
 from atelico.config import EngineConfig
 from atelico.errors import AtelicoError, ModelLoadError
@@ -131,6 +133,11 @@ class Drafters:
                 n_outputs=config.n_lanes,
                 n_threads=target.n_threads,
             )
+            needed, free = options.n_cells * model.kv_bytes_per_token(), psutil.virtual_memory().available
+            if model.device == "cpu" and needed > free:
+                raise ModelLoadError(
+                    f"the memory of {path.name} needs {needed / 2**20:,.0f} MiB; {free / 2**20:,.0f} MiB are free"
+                )
             return DraftModel(model, Context(model, options, target.abort))
         except BaseException:
             model.close()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 # Longest first.
 NGRAM_SIZES = (8, 5, 3, 2)
 LONGEST = NGRAM_SIZES[0]
-# Four entries per token of output: about 50,000 tokens of memory, some 40 MB of Python objects at worst.
-POOL_ENTRIES = 200_000
+# Four entries per token of output: about 25,000 tokens of memory, 23 MB of Python objects at worst.
+POOL_ENTRIES = 100_000
 # A follower that was seen so often in a row holds its place against as many others.
 _MAX_VOTES = 8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from atelico.speculation.prompt_lookup import MIN_MATCH
 _TRUST = 8
 # Tokens compared when the place is looked for again.
 _MAX_RUN = 16
+# Places looked at before and after the last one; a text of blanks has thousands.
+_MAX_PLACES = 32
 
 
 class Alignment(NamedTuple):
@@ -66,7 +69,9 @@ class Prediction:
     def _search(self, tail: list[int], last_at: int) -> Alignment:
         """Where the end of the answer occurs in the prediction: the longest match, among equals the nearest to come."""
         best, best_rank = Alignment(last_at, 0), (1, 0, 0)
-        for at in self._after.get((tail[-2], tail[-1]), ()) if len(tail) >= 2 else ():
+        places = self._after.get((tail[-2], tail[-1]), []) if len(tail) >= 2 else []
+        nearest = bisect.bisect_left(places, last_at)
+        for at in places[max(nearest - _MAX_PLACES, 0) : nearest + _MAX_PLACES]:
             run = 2
             while run < min(len(tail), at) and self._expected[at - run - 1] == tail[-run - 1]:
                 run += 1

@@ -15,7 +15,7 @@ from atelico.speculation.suffix_automaton import SuffixAutomaton
 MIN_MATCH = 2
 # A path of continuations that is less likely than this, by how often each came, is not worth a row.
 _MIN_SHARE = 0.1
-# About 1 KB of Python objects per token: 32 MB at most. A longer context keeps its newer half.
+# About half a KB of Python objects per token: 16 MB at most. A longer context keeps its newer half.
 MAX_INDEXED = 32_768
 
 
