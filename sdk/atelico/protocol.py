@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -173,6 +173,57 @@ class StreamOptions(Struct):
     continuous_usage_stats: bool | None = None
 
 
+class FunctionDefinition(Struct):
+    """A function the model may call. `parameters`: JSON schema of its arguments; none where it takes none."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Struct):
+    """One tool; functions are the only kind."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class FunctionName(Struct):
+    """A function by its name."""
+
+    name: str
+
+
+class NamedTool(Struct):
+    """A tool by its name."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class NamedToolChoice(Struct, tag="function"):
+    """The answer must be a call of this function."""
+
+    function: FunctionName
+
+
+class AllowedTools(Struct):
+    """The tools that may be called now; the others stay in the prompt, which so stays in memory."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], Meta(min_length=1)]
+
+
+class AllowedToolsChoice(Struct, tag="allowed_tools"):
+    """Some of the tools."""
+
+    allowed_tools: AllowedTools
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedToolChoice | AllowedToolsChoice
+
+
 class ChatRequest(Struct, kw_only=True):
     """One chat completion request, validated. See docs/requests.md for the meaning and default of each field."""
 
@@ -200,8 +251,9 @@ class ChatRequest(Struct, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=128)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     user: str | None = None
     metadata: dict[str, Any] | None = None
@@ -242,11 +294,28 @@ def check_across_fields(request: ChatRequest) -> None:
     for token in request.logit_bias or ():
         if not re.fullmatch(r"[0-9]{1,10}", token):
             fail("logit_bias", f"logit_bias has the key {token[:40]!r}; keys are token ids written as strings.")
-    if request.tools and request.tool_choice != "none":
-        fail("tools", "Tool calling is not available in this version.", "Remove tools, or set tool_choice to 'none'.")
+    _check_tools(request, fail)
     for i, message in enumerate(request.messages):
         if message.content is None and message.role != "assistant":
             fail(f"messages[{i}].content", f"messages[{i}].content is missing; only assistant messages may omit it.")
+
+
+def _check_tools(request: ChatRequest, fail: Callable[[str, str, str], None]) -> None:
+    names = [tool.function.name for tool in request.tools or ()]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            fail(f"tools[{i}].function.name", f"Two tools have the name {name!r}.", "Give each its own.")
+    choice = request.tool_choice
+    chosen: list[str] = []
+    if isinstance(choice, NamedToolChoice):
+        chosen = [choice.function.name]
+    elif isinstance(choice, AllowedToolsChoice):
+        chosen = [tool.function.name for tool in choice.allowed_tools.tools]
+    for name in chosen:
+        if name not in names:
+            fail("tool_choice", f"tool_choice names the function {name!r}, which is not among tools.", "")
+    if choice == "required" and not names:
+        fail("tool_choice", "tool_choice is 'required', but there are no tools.", "Send tools.")
 
 
 T = TypeVar("T")

@@ -215,6 +215,29 @@ def test_a_stream_without_an_end_counts_as_cut(scripted: Scripted) -> None:
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("Hel", "length")
 
 
+def test_tool_calls_come_through_streamed_or_whole(scripted: Scripted) -> None:
+    whole = {"id": "call_1", "type": "function", "function": {"name": "open", "arguments": '{"door": 1}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [whole]}
+    pieces: list[dict[str, Any]] = [
+        {"index": 0, "id": "call_1", "type": "function", "function": {"name": "open", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"door"'}},
+        {"index": 0, "function": {"arguments": ": 1}"}},
+    ]
+    events = [json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]}).encode() for piece in pieces]
+    events.append(b'{"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}')
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    tool = {"type": "function", "function": {"name": "open"}}
+    for step in (Step(body=json.dumps({"choices": [choice]}).encode()), Step(events=events)):
+        scripted.steps = [step]
+        answer = answer_of(scripted, {"stream": bool(step.events), "tools": [tool]})
+        calls = answer.choices[0].message.tool_calls
+        assert calls is not None and answer.choices[0].message.content is None
+        assert [(call.id, call.function.name, call.function.arguments) for call in calls] == [
+            ("call_1", "open", '{"door": 1}')
+        ]
+        assert answer.choices[0].finish_reason == "tool_calls"
+
+
 def test_nobody_at_the_address_is_an_error_that_names_it() -> None:
     remotes = {"there": RemoteOptions(url="http://127.0.0.1:9/v1", retries=0)}
     with (

@@ -272,8 +272,22 @@ def test_top_logprobs_need_logprobs() -> None:
     assert decode(top_logprobs=3, logprobs=True).top_logprobs == 3
 
 
-def test_tools_are_refused_unless_they_are_switched_off() -> None:
-    tool = {"type": "function", "function": {"name": "open_door", "parameters": {"type": "object"}}}
-    assert fault(tools=[tool]).hint
-    assert decode(tools=[tool], tool_choice="none").tools == [tool]
+TOOL = {"type": "function", "function": {"name": "open_door", "parameters": {"type": "object"}}}
+
+
+def test_a_tool_choice_must_fit_the_tools() -> None:
+    assert decode(tools=[TOOL]).tools[0].function.name == "open_door"
     assert decode(tools=[]).tools == []
+    assert fault(tools=[TOOL, TOOL]).param == "tools[1].function.name"
+    assert fault(tool_choice="required").param == "tool_choice"
+    assert fault(tools=[TOOL], tool_choice="sometimes").param == "tool_choice"
+    assert fault(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "shut"}}).param == "tool_choice"
+    named = {"type": "function", "function": {"name": "open_door"}}
+    assert decode(tools=[TOOL], tool_choice=named).tool_choice.function.name == "open_door"
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named]}}
+    assert decode(tools=[TOOL], tool_choice=allowed).tool_choice.allowed_tools.mode == "auto"
+
+
+@pytest.mark.parametrize("name", ["", "open door", "x" * 65, "t\u00fcr"])
+def test_a_function_needs_a_proper_name(name: str) -> None:
+    assert fault(tools=[{"type": "function", "function": {"name": name}}]).param == "tools[0].function.name"

@@ -21,6 +21,7 @@ from atelico.protocol import (
     SpeculationInfo,
     Timings,
     TokenLogprob,
+    ToolCallDelta,
     Usage,
 )
 
@@ -34,19 +35,18 @@ class RequestFacts:
     warnings: tuple[str, ...] = ()
 
 
-def progress_event(lane: Lane, content: str, reasoning: str) -> TextEvent:
-    """New text of `lane`, with the log-probabilities of the tokens it covers."""
+def progress_event(lane: Lane, content: str, reasoning: str, calls: list[ToolCallDelta]) -> TextEvent:
+    """New text and calls of `lane`, with the log-probabilities of the tokens they cover."""
     options = lane.job.request.stream_options
     usage = None
     if options is not None and options.continuous_usage_stats:
         usage = _usage([lane], n_tokens=lane.n_output)
-    return TextEvent(lane.choice, content, reasoning, _unsent_logprobs(lane, lane.n_certain), usage)
+    return TextEvent(lane.choice, content, reasoning, _unsent_logprobs(lane, lane.n_certain), usage, calls or None)
 
 
 def finish_event(lane: Lane) -> FinishEvent:
     """The end of `lane`, with the log-probabilities that no text event carried."""
-    assert lane.finish_reason is not None
-    return FinishEvent(lane.choice, lane.finish_reason, _unsent_logprobs(lane, len(lane.logprobs)))
+    return FinishEvent(lane.choice, lane.reported_reason, _unsent_logprobs(lane, len(lane.logprobs)))
 
 
 def _unsent_logprobs(lane: Lane, up_to: int) -> list[TokenLogprob] | None:
@@ -97,12 +97,15 @@ def end_unstarted(job: Job) -> None:
 
 
 def _choice(lane: Lane) -> Choice:
-    assert lane.finish_reason is not None
-    reasoning = "".join(lane.reasoning)
+    content, reasoning, calls = "".join(lane.content), "".join(lane.reasoning), lane.tool_calls
     return Choice(
         index=lane.choice,
-        message=AssistantMessage(content="".join(lane.content), reasoning_content=reasoning or None),
-        finish_reason=lane.finish_reason,
+        message=AssistantMessage(
+            content=content if content or not calls else None,
+            reasoning_content=reasoning or None,
+            tool_calls=calls or None,
+        ),
+        finish_reason=lane.reported_reason,
         logprobs=Logprobs(content=lane.logprobs) if lane.n_logprobs is not None else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atelico._native import Sampler
@@ -11,10 +12,11 @@ from atelico.decoding.sequences import Sequence
 from atelico.decoding.text import TextDelta, TextStream
 from atelico.grammar.matcher import Matcher
 from atelico.job import Job
-from atelico.protocol import FinishReason, TokenLogprob
+from atelico.protocol import FinishReason, TokenLogprob, ToolCall, ToolCallDelta
 from atelico.speculation.draft import Drafter, Proposer
 from atelico.speculation.governor import RequestGovernor
 from atelico.speculation.registry import SpeculationPlan
+from atelico.tools.reader import joined
 
 
 @dataclass
@@ -52,9 +54,12 @@ class Lane:
         drafter: the network that drafts for it, if one does.
         governed: whether the governor decides how much of a draft is verified.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
+        markers: texts of control tokens that its tool calls are made of.
+        call_was_named: whether the request named the function to call, whose end is then reported as "stop".
         sequence: its place in memory, once admitted.
         n_reused: prompt tokens that were in memory already.
         content, reasoning: the text so far, as far as it is certain.
+        calls: what is new of its tool calls and not sent yet; all of them are in `text.reader`.
         n_certain: output tokens that this text covers.
         logprobs: one entry per output token, where they were asked for.
     """
@@ -75,6 +80,8 @@ class Lane:
     drafter: Drafter | None = None
     matcher: Matcher | None = None
     n_logprobs: int | None = None
+    markers: Mapping[int, bytes] = field(default_factory=dict)
+    call_was_named: bool = False
     sequence: Sequence | None = None
     n_cached: int = 0
     n_reused: int = 0
@@ -82,6 +89,7 @@ class Lane:
     finish_reason: FinishReason | None = None
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCallDelta] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     n_certain: int = 0
     n_logprobs_sent: int = 0
@@ -123,6 +131,7 @@ class Lane:
         """Append text that has become certain."""
         self.content.append(delta.content)
         self.reasoning.append(delta.reasoning)
+        self.calls += delta.calls
         self.n_certain = delta.n_tokens
 
     def complete_text(self) -> None:
@@ -136,6 +145,23 @@ class Lane:
         """Answer text and thoughts that were added since the last call."""
         first, self.n_taken = self.n_taken, len(self.content)
         return "".join(self.content[first:]), "".join(self.reasoning[first:])
+
+    def take_calls(self) -> list[ToolCallDelta]:
+        """What is new of the tool calls since the last time."""
+        calls, self.calls = self.calls, []
+        return joined(calls)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls it has made."""
+        return self.text.reader.calls if self.text.reader is not None else []
+
+    @property
+    def reported_reason(self) -> FinishReason:
+        """Why it ended, as OpenAI says it: a finished call is "tool_calls", but "stop" where it was named."""
+        assert self.finish_reason is not None
+        called = self.finish_reason == "stop" and bool(self.tool_calls) and not self.call_was_named
+        return "tool_calls" if called else self.finish_reason
 
     def close_drafter(self) -> None:
         """Give the drafter's memory back. Safe to call twice."""

@@ -218,9 +218,9 @@ class DecodeLoop:
         """Hand the round's text to the caller: one event, however many tokens were accepted."""
         if lane.finish_reason is not None:
             lane.complete_text()
-        content, reasoning = lane.take_text()
-        if content or reasoning:
-            lane.job.push(progress_event(lane, content, reasoning))
+        (content, reasoning), calls = lane.take_text(), lane.take_calls()
+        if content or reasoning or calls:
+            lane.job.push(progress_event(lane, content, reasoning, calls))
 
     def _settle(self) -> None:
         """Free the lanes that have finished, and answer the jobs that have no other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from atelico.decoding.calling import Calling, messages_for, thinking_tags
 from atelico.decoding.lane import Lane
 from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.options import build_sampler, pick_seed
@@ -16,6 +17,7 @@ from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
 from atelico.speculation.draft import Proposer
 from atelico.speculation.registry import Memories, SpeculationPlan
+from atelico.tools.plan import plan_tools
 
 # Lower starts first.
 PRIORITIES: dict[Priority, int] = {"high": 0, "normal": 1, "low": 2}
@@ -30,11 +32,17 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
         SchemaError: the schema of `response_format` cannot be enforced.
     """
     request = job.request
+    tools = plan_tools(request) if job.prompt is None else None
+    calling = Calling.choose(tools, request, loaded) if tools is not None else None
     if job.prompt is not None:
         segments: list[Segment] = []
         prompt = _tokenize_raw(job.prompt, loaded.model.vocabulary)
     else:
-        segments = loaded.template.render_segments(request.messages, template_kwargs=request.chat_template_kwargs)
+        segments = loaded.template.render_segments(
+            calling.messages if calling is not None else messages_for(request, loaded),
+            template_kwargs=request.chat_template_kwargs,
+            tools=calling.descriptions if calling is not None else None,
+        )
         prompt = _tokenize(segments, loaded)
     room = loaded.context.n_ctx - len(prompt)
     if room < 1:
@@ -45,15 +53,30 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
             hint="Shorten it, or configure a larger n_ctx.",
         )
     inside = loaded.thinking is not None and starts_inside(loaded.thinking, "".join(s.text for s in segments))
-    grammar = _grammar(request, loaded, inside=inside)
+    grammar: CompiledGrammar | None
+    warnings: tuple[str, ...]
+    if calling is not None:
+        grammar, warnings = calling.compile(request, loaded, thinking_tags(loaded, inside=inside))
+    else:
+        grammar = _grammar(request, loaded, inside=inside)
+        warnings = grammar.warnings if grammar is not None else ()
     plan = _plan(request, loaded, structured=grammar is not None)
     seed = pick_seed(request)
     return [
         _lane(
-            job, loaded, choice, prompt, min(request.token_limit() or room, room), seed + choice, grammar, plan, inside
+            job,
+            loaded,
+            choice,
+            prompt,
+            min(request.token_limit() or room, room),
+            seed + choice,
+            grammar,
+            plan,
+            inside,
+            calling,
         )
         for choice in range(request.n or 1)
-    ], grammar.warnings if grammar is not None else ()
+    ], warnings
 
 
 def prefix_tokens(messages: list[Message], loaded: LoadedModel) -> list[int]:
@@ -91,10 +114,9 @@ def _has_special(text: str, vocabulary: Vocabulary) -> bool:
 
 
 def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> CompiledGrammar | None:
-    tags = (loaded.thinking.open, loaded.thinking.close, inside) if loaded.thinking is not None else None
     if request.response_format is None:
         return None
-    return loaded.grammars.compile(request.response_format, thinking=tags)
+    return loaded.grammars.compile(request.response_format, thinking=thinking_tags(loaded, inside=inside))
 
 
 def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
@@ -137,6 +159,7 @@ def _lane(
     grammar: CompiledGrammar | None,
     plan: SpeculationPlan,
     inside: bool,
+    calling: Calling | None,
 ) -> Lane:
     request = job.request
     options = request.atelico or RequestOptions()
@@ -160,7 +183,7 @@ def _lane(
         n_prompt=len(prompt),
         max_tokens=max_tokens,
         sampler=sampler,
-        text=TextStream(stops, splitter),
+        text=TextStream(stops, splitter, calling.reader() if calling is not None else None),
         plan=plan,
         priority=PRIORITIES[options.priority or "normal"],
         duty=options.duty(),
@@ -170,4 +193,6 @@ def _lane(
         drafter=drafter,
         matcher=grammar.matcher() if grammar is not None else None,
         n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        markers=calling.marker_tokens(loaded) if calling is not None else {},
+        call_was_named=calling is not None and calling.plan.named,
     )

@@ -224,7 +224,7 @@ def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:
         lane.matcher.consume(sample.token)
     if lane.n_logprobs is not None:
         lane.logprobs.append(_logprob(sample, vocabulary))
-    lane.add_text(lane.text.feed(vocabulary.piece(sample.token)))
+    lane.add_text(lane.text.feed(lane.markers.get(sample.token) or vocabulary.piece(sample.token)))
     if lane.text.stopped or (lane.matcher is not None and lane.matcher.is_complete):
         lane.finish("stop")
     elif lane.n_remaining <= 0:

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atelico.models.thinking import ThinkSplitter
+from atelico.protocol import ToolCallDelta
+from atelico.tools.reader import CallReader
 
 
 @dataclass(frozen=True)
 class TextDelta:
-    """What became certain: answer text, thoughts, and how many tokens are covered by the text released so far."""
+    """What became certain: answer text, thoughts, tool calls, and how many tokens are covered by what was released."""
 
     content: str
     reasoning: str
     n_tokens: int
+    calls: Sequence[ToolCallDelta] = ()
 
 
 class TextStream:
@@ -24,13 +27,18 @@ class TextStream:
 
     A UTF-8 character is held back until it is whole, a possible beginning of a stop string until it is decided. The
     joined deltas equal the full text. Stop strings are looked for in the answer, not in the thoughts before it.
+    Tool calls are parted from the answer last, where there is a reader for them.
 
     Attributes:
+        reader: has the calls.
         stopped: whether a stop string ended the text; nothing may be fed after that.
     """
 
-    def __init__(self, stops: Sequence[str] = (), splitter: ThinkSplitter | None = None) -> None:
+    def __init__(
+        self, stops: Sequence[str] = (), splitter: ThinkSplitter | None = None, reader: CallReader | None = None
+    ) -> None:
         self._stops = list(stops)
+        self.reader = reader
         self._splitter = splitter
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # Where each token's text begins and ends, in characters of all the text decoded so far.
@@ -69,8 +77,18 @@ class TextStream:
         if self._splitter is not None and (reasoning or self._splitter.inside):
             self.n_reasoning_tokens = len(self._starts)
         self._held += answer
-        content = self._release(final=final)
-        return TextDelta(content, reasoning, self.n_tokens if final else self._n_released_tokens())
+        content, calls = self._part(self._release(final=final), final=final)
+        return TextDelta(content, reasoning, self.n_tokens if final else self._n_released_tokens(), calls)
+
+    def _part(self, answer: str, *, final: bool) -> tuple[str, list[ToolCallDelta]]:
+        """Text and calls within released `answer`."""
+        if self.reader is None:
+            return answer, []
+        content, calls = self.reader.feed(answer)
+        if final or self.stopped:
+            last_content, last_calls = self.reader.finish()
+            content, calls = content + last_content, calls + last_calls
+        return content, calls
 
     def _split(self, text: str, *, final: bool) -> tuple[str, str]:
         """Thoughts and answer within `text`."""

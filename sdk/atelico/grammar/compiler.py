@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -95,6 +96,56 @@ class GrammarCompiler:
         if order is None:
             return None
         key = _key(order, thinking)
+        return self._cached(key, lambda: self._compile(order, thinking, key))
+
+    def compile_body(
+        self, rules: Sequence[str], *, thinking: Thinking | None = None, lead: bool = False
+    ) -> CompiledGrammar:
+        """The grammar of an answer that follows `rules`, which define the symbol `body`.
+
+        Args:
+            rules: in llguidance's Lark dialect, schemas in them by `json_rule`.
+            thinking: as for `compile`.
+            lead: whether a little space may come first.
+        """
+        key = hashlib.sha256(json.dumps([list(rules), thinking, lead, _LEAD, _MAX_THOUGHT_CHARS]).encode()).hexdigest()
+        whole = [*self._around("LEAD? body" if lead else "body", thinking), f"LEAD: /{_LEAD}/", *rules]
+        return self._cached(key, lambda: CompiledGrammar(key, (), self._vocabulary, _grammar(whole)))
+
+    def enforce(self, schema: dict[str, Any], where: str, param: str, *, strict: bool) -> EnforcedSchema:
+        """`schema` as the engine can enforce it.
+
+        Args:
+            where, param: how errors and warnings name it, and the request's field.
+            strict: refuse what cannot be enforced, instead of weakening it.
+
+        Raises:
+            SchemaError: it cannot be used.
+        """
+        try:
+            order = _Order(json.dumps(copy_bounded(schema)), strict, where, param)
+        except SchemaError as error:
+            error.param = param
+            raise
+        return self._enforce(order)
+
+    def document(self, response_format: ResponseFormat) -> tuple[str | None, tuple[str, ...]]:
+        """The answer that `response_format` asks for as a Lark expression, None for free text; and warnings.
+
+        Raises:
+            SchemaError: as `compile`.
+        """
+        order = _read(response_format)
+        if order is None:
+            return None, ()
+        enforced = self._enforce(order)
+        return json_rule(enforced.schema), tuple(f"response_format: {warning}" for warning in enforced.warnings)
+
+    def symbol(self, text: str) -> str:
+        """`text` as Lark: a control token where the model has one of this name, else the text itself."""
+        return self._symbol(text)
+
+    def _cached(self, key: str, build: Callable[[], CompiledGrammar]) -> CompiledGrammar:
         with self._lock:
             known = self._cache.get(key)
             if known is not None:
@@ -106,7 +157,7 @@ class GrammarCompiler:
         if known is not None:
             return known.result()
         try:
-            compiled = self._compile(order, thinking, key)
+            compiled = build()
         except BaseException as error:
             with self._lock:
                 if self._cache.get(key) is mine:
@@ -117,6 +168,11 @@ class GrammarCompiler:
         return compiled
 
     def _compile(self, order: _Order, thinking: Thinking | None, key: str) -> CompiledGrammar:
+        enforced = self._enforce(order)
+        warnings = tuple(f"response_format: {warning}" for warning in enforced.warnings)
+        return CompiledGrammar(key, warnings, self._vocabulary, _grammar(self._rules(enforced.schema, thinking)))
+
+    def _enforce(self, order: _Order) -> EnforcedSchema:
         schema = json.loads(order.schema_text)
         try:
             normalise(schema)
@@ -125,16 +181,19 @@ class GrammarCompiler:
             error.param = order.param
             raise
         _try_first_steps(schema, self._vocabulary, order)
-        warnings = tuple(f"response_format: {finding}; {finding.outcome}." for finding in findings)
-        return CompiledGrammar(key, warnings, self._vocabulary, _grammar(self._rules(schema, thinking)))
+        return EnforcedSchema(schema, tuple(f"{finding}; {finding.outcome}." for finding in findings))
 
     def _rules(self, schema: dict[str, Any], thinking: Thinking | None) -> list[str]:
         """The grammar around `schema`, in llguidance's Lark dialect: thoughts, a little whitespace, the document."""
-        rules = ["start: LEAD? document", f"LEAD: /{_LEAD}/", *_document(schema)[1:]]
+        return [*self._around("LEAD? document", thinking), f"LEAD: /{_LEAD}/", *_document(schema)[1:]]
+
+    def _around(self, answer: str, thinking: Thinking | None) -> list[str]:
+        """The rules from the start to `answer`, through the thoughts of a model that thinks."""
+        rules = [f"start: {answer}"]
         if thinking is not None:
             open_tag, close_tag, inside = thinking
             open_symbol, close_symbol = self._symbol(open_tag), self._symbol(close_tag)
-            rules[0] = "start: thoughts LEAD? document" if inside else "start: thinking? LEAD? document"
+            rules[0] = f"start: thoughts {answer}" if inside else f"start: thinking? {answer}"
             if not inside:
                 rules.append(f"thinking: {open_symbol} thoughts")
             text = f"/(.|\\n){{0,{_MAX_THOUGHT_CHARS}}}/"
@@ -149,6 +208,14 @@ class GrammarCompiler:
         """A control token where the model has one for `tag`, else the text itself."""
         token = self._vocabulary.special_id(tag.strip())
         return f"<[{token}]>" if token is not None else json.dumps(tag.strip())
+
+
+@dataclass(frozen=True)
+class EnforcedSchema:
+    """A schema of which the engine enforces every keyword; `warnings` say what had to be left out for that."""
+
+    schema: dict[str, Any]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -211,8 +278,13 @@ def _try_first_steps(schema: dict[str, Any], vocabulary: GrammarVocabulary, orde
         )
 
 
+def json_rule(schema: dict[str, Any]) -> str:
+    """A Lark expression for a JSON document that follows `schema`, under our policy of whitespace and escapes."""
+    return f"%json {json.dumps({**schema, 'x-guidance': _ENGINE_OPTIONS})}"
+
+
 def _document(schema: dict[str, Any]) -> list[str]:
-    return ["start: document", f"document: %json {json.dumps({**schema, 'x-guidance': _ENGINE_OPTIONS})}"]
+    return ["start: document", f"document: {json_rule(schema)}"]
 
 
 def _grammar(rules: list[str]) -> str:

@@ -157,14 +157,18 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         template_kwargs: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[Segment]:
         """The same prompt as `render`, cut so that the messages' texts stand apart from the template's.
 
         A user may write the text of a control token, such as "<|im_end|>"; only the template's own segments may be
         tokenised with control tokens. Where a template rewrites a text (beyond trimming space) that text cannot be
         told apart and belongs to a template segment; then the assistant's texts are given up first.
+
+        Args:
+            tools: shown to the model by templates that know the variable.
         """
-        dialogue, plain, variables = self._render(messages, add_generation_prompt, template_kwargs)
+        dialogue, plain, variables = self._render(messages, add_generation_prompt, template_kwargs, tools)
         for marked in (dialogue, [message for message in dialogue if message["role"] != "assistant"]):
             segments = self._segments(dialogue, {id(message) for message in marked}, plain, variables)
             if segments is not None:
@@ -173,12 +177,18 @@ class ChatTemplate:
         return [Segment(plain, is_user_text=False)]
 
     def _render(
-        self, messages: Sequence[Message], add_generation_prompt: bool, template_kwargs: Mapping[str, Any] | None
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        template_kwargs: Mapping[str, Any] | None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
         """(the dialogue as the template accepts it, the prompt, the template's other variables)."""
         if not messages:
             raise InvalidRequestError("messages is empty.", param="messages", hint="Send at least one message.")
         variables = self._variables(add_generation_prompt, template_kwargs)
+        if tools:
+            variables["tools"] = list(tools)
         keeps_developer = "developer" in self.text
         dialogue = [_plain_message(message, keeps_developer) for message in messages]
         refusal: Exception | None = None
