@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any
 
@@ -24,7 +25,8 @@ def run(ffi: Any, lib: Any) -> None:
     try:
         if lib.owns_interpreter():
             keep_quiet()
-        initialise()
+        with contextlib.suppress(AtelicoError):  # loading a model says it again, to whoever asked for one
+            initialise()
         mailbox = CMailbox(ffi, lib)
         mailbox.guard_exit()
         serve(mailbox)

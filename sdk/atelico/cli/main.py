@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import atelico
+from atelico.cli.bundle import bundle
 from atelico.cli.chat import chat
 from atelico.cli.lib import lib
 from atelico.cli.models import models
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(bundle)
 app.command()(chat)
 app.command()(models)
 app.command()(pull)
