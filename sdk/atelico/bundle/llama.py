@@ -81,13 +81,18 @@ def portable_libraries(repository: Path) -> LlamaLibraries:
     """
     folder = portable_folder(repository)
     if not is_built(repository):
-        _build(repository, folder)
+        build_portable(repository, folder)
     files = {name: installed_folder() / name for name in _SHARED}
     files |= {name: folder / name for name in _PORTABLE}
     return LlamaLibraries(files, VARIANTS, folder / "LICENSE")
 
 
-def _build(repository: Path, folder: Path) -> None:
+def build_portable(repository: Path, folder: Path) -> None:
+    """Compile the kernels of every variant and the registry into a new folder; at once complete, or not there.
+
+    Raises:
+        BundleError: a tool or the source is missing, or the compiler failed.
+    """
     for tool, hint in (("cmake", "cmake"), ("c++", "build-essential")):
         if shutil.which(tool) is None:
             raise BundleError(f"{tool} is missing; it compiles llama.cpp.", hint=f"Debian: apt-get install {hint}.")

@@ -22,7 +22,7 @@ class Target(StrEnum):
 
 
 _NEXT: Final = {
-    Target.GODOT: "Copy the folder beside the exported game as addons/atelico/bin, or keep it where the add-on lies.",
+    Target.GODOT: "It belongs in YourGame/addons/atelico/bin/linux.x86_64/atelico-runtime.",
     Target.UNITY: "It belongs in YourGame/Assets/StreamingAssets/atelico, models in its folder models.",
     Target.UNREAL: "It belongs in YourGame/Plugins/Atelico/Binaries/ThirdParty/atelico/Linux.",
     Target.C: "Link with -latelico and an rpath such as -Wl,-rpath,'$ORIGIN/atelico'; ship the folder whole.",
