@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from cabi_programs import ROOT, Library, run
 
 
@@ -30,8 +31,9 @@ def test_the_cancel_example_keeps_what_was_said(library: Library) -> None:
     assert run(library.example("cancel")).endswith("cancelled: yes\n")
 
 
-def test_the_program_in_the_documentation_answers(library: Library, tmp_path: Path) -> None:
-    blocks = re.findall(r"```c\n(.*?)```", (ROOT / "docs/c.md").read_text(encoding="utf-8"), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/c.md"])
+def test_the_program_in_the_documentation_answers(library: Library, tmp_path: Path, page: str) -> None:
+    blocks = re.findall(r"```c\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     source = tmp_path / "documented.c"
     source.write_text(blocks[0], encoding="utf-8")
     assert json.loads(run(library.compile(source)))["object"] == "chat.completion"

@@ -65,9 +65,10 @@ def test_runtime_core_needs_nothing_of_unity(tmp_path: Path) -> None:
     assert compile_cs(core, tmp_path / "Core.dll", "-target:library").exists()
 
 
-def test_documented_code_compiles(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "unity.md").read_text(encoding="utf-8")
-    snippets = re.findall(r"^```csharp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/unity.md"])
+def test_documented_code_compiles(tmp_path: Path, page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    snippets = re.findall(r"^```csharp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert snippets
     for number, snippet in enumerate(snippets):
         source = tmp_path / f"Snippet{number}.cs"
