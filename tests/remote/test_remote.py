@@ -21,7 +21,7 @@ from atelico.remote.translate import upstream_body
 from atelico.server.options import ServerOptions
 from support.chat import SMOLLM2, Chat
 from support.endpoint import Scripted, Step
-from support.server import Running, chat, eventually, running_server
+from support.server import LINE, Running, chat, eventually, running_server
 
 ANSWER = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
@@ -75,9 +75,7 @@ def test_the_answer_is_the_one_of_a_local_model(local: Engine, smol: Chat, field
 
 
 def test_an_alias_may_lead_elsewhere(local: Engine, smol: Chat) -> None:
-    assert local.submit(request(model="npc")).result(60).choices[0].message.content == smol.text(
-        "Name three colours.", max_tokens=8
-    )
+    assert local.submit(request(model="npc")).result(60).choices[0].message.content == smol.text(LINE, max_tokens=8)
 
 
 def test_a_stream_comes_in_pieces_and_joins_to_the_same(local: Engine) -> None:
@@ -125,7 +123,7 @@ def test_closing_the_engine_ends_what_runs(cluster: Running) -> None:
 def test_the_server_passes_remote_models_on(local: Engine, smol: Chat) -> None:
     with running_server(local, ServerOptions(port=0, grace_s=1)) as server:
         answer = server.post(json=request()).json()
-        assert answer["choices"][0]["message"]["content"] == smol.text("Name three colours.", max_tokens=8)
+        assert answer["choices"][0]["message"]["content"] == smol.text(LINE, max_tokens=8)
         names = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]
         assert "remote::there" in names
 
@@ -283,7 +281,7 @@ def test_a_fallback_answers_locally_and_says_so(scripted: Scripted, smol: Chat, 
         job = engine.submit(request(stream=stream))
         text = "".join(c.delta.content or "" for chunk in job.chunks() for c in chunk.choices)
         answer = job.result(60)
-    assert answer.choices[0].message.content == smol.text("Name three colours.", max_tokens=8)
+    assert answer.choices[0].message.content == smol.text(LINE, max_tokens=8)
     assert text == answer.choices[0].message.content
     assert answer.model == SMOLLM2
     assert answer.atelico.warnings == [f"remote::there did not answer; {SMOLLM2} did."]

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from support.chat import SMOLLM2, Chat
-from support.server import Running, chat
+from support.server import LINE, Running, chat
 
 
 class Character(pydantic.BaseModel):
@@ -21,7 +21,7 @@ class Character(pydantic.BaseModel):
 
 def test_an_answer_has_the_package_s_types_and_our_report(client: openai.OpenAI, smol: Chat) -> None:
     answer = client.chat.completions.create(**chat())
-    assert answer.choices[0].message.content == smol.text("Name three colours.", max_tokens=8)
+    assert answer.choices[0].message.content == smol.text(LINE, max_tokens=8)
     assert answer.choices[0].finish_reason == "length"
     assert answer.usage is not None and answer.usage.completion_tokens == 8
     assert answer.model_dump()["atelico"]["device"] == "cpu"

@@ -17,6 +17,9 @@ from atelico.server.run import Server
 from atelico.server.state import ServerState
 from support.chat import SMOLLM2
 
+# The model is sure of every token of its answer: a pass of another shape, which rounds differently, changes none.
+LINE = "Repeat: the green lantern hangs over the north pier."
+
 
 @dataclass(frozen=True)
 class Running:
@@ -61,7 +64,7 @@ def running_server(engine: Engine, options: ServerOptions) -> Iterator[Running]:
         assert not thread.is_alive()
 
 
-def chat(text: str = "Name three colours.", **fields: Any) -> dict[str, Any]:
+def chat(text: str = LINE, **fields: Any) -> dict[str, Any]:
     """A chat request to SmolLM2: greedy and short unless `fields` say otherwise."""
     messages = [{"role": "user", "content": text}]
     return {"model": SMOLLM2, "messages": messages, "temperature": 0, "max_tokens": 8, **fields}
