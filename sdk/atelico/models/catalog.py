@@ -227,7 +227,7 @@ def _without_prefix(name: str) -> str:
         name = rest.strip()
     elif separator and prefix.strip().lower() == "remote":
         raise ModelNotFoundError(
-            f"The model {name!r} is remote; remote models are not available in this version.",
+            f"The model {name!r} is answered by a remote endpoint: it has no file and is not available here.",
             hint="Name a local model: in-memory::NAME or NAME.",
             param="model",
         )
