@@ -65,6 +65,21 @@ def test_a_missing_file_is_named(sandbox: Sandbox, tmp_path: Path) -> None:
     assert "libffi.so.8" in done.stdout and "Put back" in done.stdout
 
 
+def test_missing_kernels_are_named(sandbox: Sandbox, tmp_path: Path) -> None:
+    kernels = list((sandbox.game / "atelico/python/packages/llama_cpp/lib").glob("libggml-cpu-*"))
+    if not kernels:
+        pytest.skip("llama.cpp has not been compiled for all processors")
+    for path in kernels:
+        path.rename(tmp_path / path.name)
+    try:
+        done = sandbox.run("ask", request())
+    finally:
+        for path in kernels:
+            (tmp_path / path.name).rename(path)
+    assert done.returncode == 1
+    assert "libggml-cpu" in done.stdout and "processor" in done.stdout
+
+
 def test_a_processor_that_is_too_old_is_refused_in_words(sandbox: Sandbox, tmp_path: Path) -> None:
     if "avx2" not in processor_flags():
         pytest.skip("this machine's llama.cpp needs nothing that could be taken away")

@@ -211,10 +211,11 @@ def _check_out(out: Path) -> None:
 
 
 def _publish(folder: Path, out: Path) -> None:
-    """Move a finished bundle to its place. Of an old one only what its manifest names goes."""
+    """Move a finished bundle to its place. Of an old one what its manifest names goes, except models."""
     if (out / manifest.NAME).is_file():
         for file in manifest.read(out).files:
-            (out / file.path).unlink(missing_ok=True)
+            if not file.path.startswith(f"{MODELS}/"):
+                (out / file.path).unlink(missing_ok=True)
     for path in sorted(folder.rglob("*")):
         target = out / path.relative_to(folder)
         if path.is_dir():

@@ -32,6 +32,7 @@ _FLAGS: Final = {
     "avx512_bf16": ("avx512_bf16",),
     "amx_int8": ("amx_int8",),
 }
+_CODE: Final = "unsupported_processor"
 _CPUINFO: Final = Path("/proc/cpuinfo")
 
 
@@ -53,7 +54,11 @@ def prepare_kernels() -> None:
         load.restype, load.argtypes = None, [ctypes.c_char_p]
         load(str(Path(llama_cpp.__file__).parent / "lib").encode())
     if count() == 0:
-        raise _refusal("one with SSE4.2 (x86-64-v2), and the files libggml-cpu-* beside llama.cpp")
+        raise ConfigError(
+            "None of llama.cpp's libraries libggml-cpu-* can run on this processor, or they are missing.",
+            hint="Put back the files of the bundle; it needs an x86-64 processor with SSE4.2.",
+            code=_CODE,
+        )
 
 
 def compiled_for(library: ctypes.CDLL) -> tuple[str, ...]:
@@ -69,7 +74,11 @@ def refuse_missing(wanted: tuple[str, ...], flags: frozenset[str]) -> None:
     """
     missing = [name.upper() for name in wanted if not flags.issuperset(_FLAGS[name])]
     if flags and missing:
-        raise _refusal(f"one with {', '.join(missing)}")
+        raise ConfigError(
+            f"This processor cannot run this build of llama.cpp, which needs {', '.join(missing)}.",
+            hint="Use a bundle made without --native, or compile llama-cpp-python on this machine.",
+            code=_CODE,
+        )
 
 
 @functools.cache
@@ -80,11 +89,3 @@ def processor_flags() -> frozenset[str]:
     except OSError:
         return frozenset()
     return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
-
-
-def _refusal(needed: str) -> ConfigError:
-    return ConfigError(
-        f"This processor cannot run this build of llama.cpp, which needs {needed}.",
-        hint="Use a bundle made without --native, or compile llama-cpp-python on this machine.",
-        code="unsupported_processor",
-    )
