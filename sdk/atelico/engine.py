@@ -20,7 +20,7 @@ from atelico.config import EngineConfig, load_config
 from atelico.decoding.answer import end_unstarted
 from atelico.decoding.load import ModelLoad, State
 from atelico.decoding.worker import ModelWorker
-from atelico.errors import AtelicoError, ShuttingDownError
+from atelico.errors import AtelicoError, ConfigError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
 from atelico.models.drafter_file import find_drafter
@@ -192,7 +192,13 @@ class Engine:
         return worker is not None and worker.close(timeout)
 
     def _remotes(self) -> Remotes:
-        from atelico.remote.client import Remotes  # only here: most games have no use for an HTTP client
+        try:
+            from atelico.remote.client import Remotes  # only here: most games have no use for an HTTP client
+        except ImportError:
+            raise ConfigError(
+                "remote:: models need httpx, which is not installed.",
+                hint="Install atelico[server], or make the bundle with --remote.",
+            ) from None
 
         with self._lock:
             if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,14 @@ import httpx
 import pytest
 
 from atelico import Atelico, Engine, EngineConfig
-from atelico.errors import AtelicoError, BusyError, InvalidRequestError, ModelNotFoundError, ShuttingDownError
+from atelico.errors import (
+    AtelicoError,
+    BusyError,
+    ConfigError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    ShuttingDownError,
+)
 from atelico.protocol import ChatCompletion, decode_request
 from atelico.remote.errors import RemoteAccessError, RemoteRefusedError, RemoteTimeoutError, RemoteUnavailableError
 from atelico.remote.options import RemoteOptions, remote_alias
@@ -338,3 +346,9 @@ def test_a_wrong_option_in_the_configuration_is_named(tmp_path: Path) -> None:
     file.write_text('[remotes.there]\nurl = "ftp://x"\n')
     with pytest.raises(ConfigError, match=r"remotes.*url"):
         load_config(file, {})
+
+
+def test_without_an_http_client_a_remote_model_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "atelico.remote.client", None)  # as in a bundle without --remote
+    with Engine(EngineConfig()) as engine, pytest.raises(ConfigError, match="--remote"):
+        engine.submit({"model": "remote::tavern", "messages": [{"role": "user", "content": "Hi"}]})
