@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from atelico.config import EngineConfig
+from atelico.embedding.wire import EmbeddingResponse, request_of, response_of
 from atelico.engine import Engine
 from atelico.job import Job
 from atelico.protocol import ChatCompletion, ChatCompletionChunk
@@ -111,6 +112,40 @@ class Chat:
         self.completions = Completions(engine)
 
 
+class Embeddings:
+    """`client.embeddings`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def create(
+        self,
+        *,
+        model: str,
+        input: str | Sequence[str],
+        encoding_format: Literal["float", "base64"] | None = None,
+        dimensions: int | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> EmbeddingResponse:
+        """The embeddings of a text, or of each text of a list.
+
+        Args:
+            model: an embedding model.
+            encoding_format: "base64" gives each vector as base64 of little-endian float32 instead of a list.
+            dimensions: only so many of the first ones, for models that were trained for that.
+            timeout: seconds to wait at most.
+            fields: further fields of OpenAI's, which are not used.
+
+        Raises:
+            TimeoutError: not within `timeout`.
+            AtelicoError: the request is wrong or failed.
+        """
+        given = {"model": model, "input": input, "encoding_format": encoding_format, "dimensions": dimensions}
+        request = request_of({**given, **fields})
+        return response_of(request, self._engine.embed(request.model, request.input, timeout))
+
+
 class Atelico:
     """A client whose requests are answered in this process. Close it, or use it as a context manager."""
 
@@ -119,6 +154,7 @@ class Atelico:
         self._owns_engine = engine is None
         self.engine = Engine(config) if engine is None else engine
         self.chat = Chat(self.engine)
+        self.embeddings = Embeddings(self.engine)
 
     def close(self) -> None:
         """Close the engine, if it was made here."""

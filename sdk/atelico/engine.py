@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +21,13 @@ from atelico.config import EngineConfig, load_config
 from atelico.decoding.answer import end_unstarted
 from atelico.decoding.load import ModelLoad, State
 from atelico.decoding.worker import ModelWorker
-from atelico.errors import AtelicoError, ConfigError, ShuttingDownError
+from atelico.embedding.texts import EmbeddedTexts, as_texts
+from atelico.embedding.worker import EmbeddingWorker
+from atelico.errors import AtelicoError, ConfigError, InvalidRequestError, ModelLoadError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
 from atelico.models.drafter_file import find_drafter
+from atelico.models.gguf import read_gguf
 from atelico.protocol import ChatCompletion, ChatRequest, decode_request
 from atelico.remote.options import remote_alias
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from atelico.remote.client import Remotes
 
 logger = logging.getLogger(__name__)
+
+_Worker = ModelWorker | EmbeddingWorker
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class ModelState:
 
 
 class Engine:
-    """Answers chat requests with models on this machine. Safe from any thread; also a context manager.
+    """Answers chat requests and embeds texts with models on this machine. Safe from any thread; also a context manager.
 
     with Engine() as engine:
         answer = engine.chat_completion({"model": "SmolLM2-135M-Instruct", "messages": [...]})
@@ -53,7 +59,7 @@ class Engine:
         """`config`: None reads the user's configuration (see config.load_config). Nothing is loaded yet."""
         self.config = load_config() if config is None else config
         self._catalog = Catalog(self.config.aliases, self.config.folders(), cache_dir=self.config.cache_folder())
-        self._workers: dict[str, ModelWorker] = {}
+        self._workers: dict[str, _Worker] = {}
         self._failed: dict[str, AtelicoError] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -105,6 +111,46 @@ class Engine:
             job.cancel()
             raise
 
+    def embed(self, model: str, texts: str | Sequence[str], timeout: float | None = None) -> EmbeddedTexts:
+        """The embeddings of `texts` by an embedding model, which is loaded where it is not yet.
+
+        Args:
+            timeout: seconds to wait at most; the request is then cancelled.
+
+        Raises:
+            TimeoutError: not within `timeout`.
+            AtelicoError: see `submit_texts`; or the request failed later.
+        """
+        future = self.submit_texts(model, texts)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            raise TimeoutError(f"No embeddings within {timeout} seconds.") from None
+        finally:
+            future.cancel()
+
+    def submit_texts(self, model: str, texts: str | Sequence[str]) -> Future[EmbeddedTexts]:
+        """Start embedding `texts` and return at once. Cancelling the future works between two texts.
+
+        The future ends in ContextOverflowError where a text is longer than the model takes; its `param`, such as
+        `input[2]`, says which.
+
+        Raises:
+            InvalidRequestError: there is no text, one is not valid, or the model gives no embeddings.
+            ModelNotFoundError: no such model.
+            BusyError: too many requests are waiting.
+            ShuttingDownError: the engine is closed.
+        """
+        checked = as_texts(texts)
+        if remote_alias(model, self.config.aliases) is not None:
+            raise InvalidRequestError(
+                f"{model} is on another server; only chats are sent there.",
+                param="model",
+                code="unsupported_model",
+                hint="Use an embedding model on this machine.",
+            )
+        return self._embedding_worker(model).submit(checked)
+
     # --- models -----------------------------------------------------------------------------------------------
 
     def models(self) -> list[ModelRef]:
@@ -125,7 +171,7 @@ class Engine:
         Raises:
             ModelNotFoundError: no such model.
         """
-        self._worker(name)
+        self._worker_of(name, embeds=None)
 
     def model_state(self, name: str) -> ModelState:
         """How far the loading of a model is. A state of None means that nobody has asked for it yet."""
@@ -149,7 +195,7 @@ class Engine:
             TimeoutError: not within `timeout` seconds; loading goes on.
             AtelicoError: it cannot be loaded.
         """
-        worker = self._worker(name)
+        worker = self._worker_of(name, embeds=None)
         if not worker.wait(timeout):
             raise TimeoutError(f"{name} was not loaded within {timeout} seconds.")
         if worker.error is not None:
@@ -216,24 +262,65 @@ class Engine:
             end_unstarted(job)
 
     def _worker(self, name: str) -> ModelWorker:
+        """The worker of a chat model, made where there is none."""
+        worker = self._worker_of(name, embeds=False)
+        assert isinstance(worker, ModelWorker)
+        return worker
+
+    def _embedding_worker(self, name: str) -> EmbeddingWorker:
+        """The worker of an embedding model, made where there is none."""
+        worker = self._worker_of(name, embeds=True)
+        assert isinstance(worker, EmbeddingWorker)
+        return worker
+
+    def _worker_of(self, name: str, *, embeds: bool | None) -> _Worker:
+        """The worker of a model, made where there is none. `embeds`: the kind that is wanted, None for either.
+
+        A chat does not wait here until the file's header is read: loading an embedding model for it fails soon enough.
+        """
         ref = self._catalog.resolve(name)
         key = str(ref.path)
+        while True:
+            with self._lock:
+                running = self._running(key)
+            if running is None:
+                is_embedding = embeds is not False and _is_embedding(ref.path)
+                if embeds and not is_embedding:
+                    raise _wrong_kind(name, is_embedding=False)
+                running = self._start(ref, is_embedding=is_embedding)
+            is_embedding = isinstance(running, EmbeddingWorker)
+            if embeds is None or embeds == is_embedding:
+                return running
+            if is_embedding or not _is_embedding(ref.path):
+                raise _wrong_kind(name, is_embedding=is_embedding)
+            running.wait()  # a chat asked for this embedding model, and its loading is about to fail
+            if running.error is None:
+                raise _wrong_kind(name, is_embedding=False)
+
+    def _start(self, ref: ModelRef, *, is_embedding: bool) -> _Worker:
+        """A new worker, or the one that somebody else has started meanwhile."""
+        key = str(ref.path)
         with self._lock:
-            if self._closed:
-                raise ShuttingDownError("The engine is closed.", hint="Make a new Engine.")
-            worker = self._workers.get(key)
-            if worker is None or worker.error is not None:
-                # A file that could not be loaded is tried again: it may have been mended meanwhile.
-                self._failed.pop(key, None)
-                worker = self._workers[key] = ModelWorker(
-                    ref,
-                    self.config,
-                    self._forget,
-                    functools.partial(find_drafter, ref.path, self.config.drafters, self._catalog),
-                )
+            worker = self._running(key)
+            if worker is not None:
+                return worker
+            # A file that could not be loaded is tried again: it may have been mended meanwhile.
+            self._failed.pop(key, None)
+            if is_embedding:
+                worker = self._workers[key] = EmbeddingWorker(ref, self.config, self._forget)
+            else:
+                drafter = functools.partial(find_drafter, ref.path, self.config.drafters, self._catalog)
+                worker = self._workers[key] = ModelWorker(ref, self.config, self._forget, drafter)
             return worker
 
-    def _forget(self, failed: ModelWorker) -> None:
+    def _running(self, key: str) -> _Worker | None:
+        """The worker there is; the caller holds the lock."""
+        if self._closed:
+            raise ShuttingDownError("The engine is closed.", hint="Make a new Engine.")
+        worker = self._workers.get(key)
+        return worker if worker is not None and worker.error is None else None
+
+    def _forget(self, failed: _Worker) -> None:
         key = str(failed.ref.path)
         with self._lock:
             if self._workers.get(key) is failed:
@@ -258,7 +345,7 @@ class Engine:
             workers, self._workers = list(self._workers.values()), {}
             remotes = self._remote_side
         deadline = None if timeout is None else time.monotonic() + timeout
-        owners: list[ModelWorker | Remotes] = [*workers, *([remotes] if remotes is not None else [])]
+        owners: list[_Worker | Remotes] = [*workers, *([remotes] if remotes is not None else [])]
         ended = [owner.close(None if deadline is None else max(0.0, deadline - time.monotonic())) for owner in owners]
         return all(ended)
 
@@ -269,6 +356,29 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_embedding(path: Path) -> bool:
+    """Whether the file says so. One that cannot be read is left to the worker, whose error says why."""
+    try:
+        return read_gguf(path).is_embedding
+    except AtelicoError:
+        return False
+
+
+def _wrong_kind(name: str, *, is_embedding: bool) -> AtelicoError:
+    if is_embedding:
+        return ModelLoadError(
+            f"{name} is an embedding model: it cannot chat.",
+            param="model",
+            hint="Use a chat model; this one embeds texts.",
+        )
+    return InvalidRequestError(
+        f"{name} is a chat model: it gives no embeddings.",
+        param="model",
+        code="unsupported_model",
+        hint="Use an embedding model.",
+    )
 
 
 def _close_at_exit(reference: weakref.ref[Engine]) -> None:

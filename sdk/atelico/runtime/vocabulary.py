@@ -41,13 +41,18 @@ class Vocabulary:
         """Whether the model expects the begin-of-text token before every prompt."""
         return bool(llama_cpp.llama_vocab_get_add_bos(self._handle))
 
-    def tokenize(self, text: str | bytes, *, special: bool = False) -> list[int]:
-        """The tokens of `text`. `special`: text such as "<|im_end|>" becomes the control token of that name."""
+    def tokenize(self, text: str | bytes, *, special: bool = False, framed: bool = False) -> list[int]:
+        """The tokens of `text`.
+
+        Args:
+            special: text such as "<|im_end|>" becomes the control token of that name.
+            framed: with the control tokens that the model wants around a text, such as [CLS] and [SEP].
+        """
         data = text.encode() if isinstance(text, str) else text
         capacity = len(data) + 8  # a token has at least one byte, but a leading space may be added
         while True:
             tokens = (llama_cpp.llama_token * capacity)()
-            count = llama_cpp.llama_tokenize(self._handle, data, len(data), tokens, capacity, False, special)
+            count = llama_cpp.llama_tokenize(self._handle, data, len(data), tokens, capacity, framed, special)
             if count >= 0:
                 return list(tokens[:count])
             capacity = -count

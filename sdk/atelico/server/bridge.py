@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
 
 from starlette.types import Receive
 
 from atelico.job import Job
 from atelico.protocol import ChatCompletion, ChatCompletionChunk
+
+T = TypeVar("T")
+
+
+class Cancellable(Protocol):
+    """A job, or a future."""
+
+    def cancel(self) -> object:
+        """End early; without effect on what has ended."""
 
 
 class Wake:
@@ -57,8 +68,21 @@ async def chunks_of(job: Job) -> AsyncIterator[list[ChatCompletionChunk]]:
             yield chunks
 
 
+async def result_of(future: Future[T]) -> T:
+    """The result of a future that another thread fills.
+
+    Raises:
+        concurrent.futures.CancelledError: it was cancelled. Unlike asyncio's, it does not end the task that waits.
+        AtelicoError: the request failed.
+    """
+    wake = Wake()
+    future.add_done_callback(lambda _future: wake.set())
+    await wake.wait()
+    return future.result(0)
+
+
 @contextlib.asynccontextmanager
-async def cancelled_early(jobs: Sequence[Job], receive: Receive, timeout_s: float) -> AsyncIterator[None]:
+async def cancelled_early(jobs: Sequence[Cancellable], receive: Receive, timeout_s: float) -> AsyncIterator[None]:
     """Within the block `jobs` are cancelled when their client hangs up or `timeout_s` seconds have passed; after it in
     any case. A cancelled job ends within one forward pass, and its lane is free."""
 
@@ -77,6 +101,6 @@ async def cancelled_early(jobs: Sequence[Job], receive: Receive, timeout_s: floa
         _cancel(jobs)
 
 
-def _cancel(jobs: Sequence[Job]) -> None:
+def _cancel(jobs: Sequence[Cancellable]) -> None:
     for job in jobs:
         job.cancel()

@@ -11,15 +11,16 @@ from starlette.responses import Response
 from starlette.types import Send
 
 import atelico
+from atelico.embedding.wire import EmbeddingRequest, EmbeddingResponse
 from atelico.protocol import ChatCompletion, ChatCompletionChunk, ChatRequest, ErrorBody
 from atelico.server.state import ServerState
-from atelico.server.wire import Completion, CompletionRequest, EmbeddingRequest, Health, ModelCard, ModelList
+from atelico.server.wire import Completion, CompletionRequest, Health, ModelCard, ModelList
 
 Json = dict[str, Any]
 
 _STRUCTS = (
     *(ChatRequest, ChatCompletion, ChatCompletionChunk, CompletionRequest, Completion),
-    *(EmbeddingRequest, ModelCard, ModelList, Health, ErrorBody),
+    *(EmbeddingRequest, EmbeddingResponse, ModelCard, ModelList, Health, ErrorBody),
 )
 _REFUSALS = {
     400: "The request is wrong; `param` names the field.",
@@ -56,7 +57,7 @@ def document() -> Json:
         "paths": {
             "/v1/chat/completions": {"post": _post("Answer a chat", ChatRequest, ChatCompletion, streams=True)},
             "/v1/completions": {"post": _post("Continue a text", CompletionRequest, Completion, streams=True)},
-            "/v1/embeddings": {"post": _post("Embed texts: refused, see the error", EmbeddingRequest, None)},
+            "/v1/embeddings": {"post": _post("Embed texts", EmbeddingRequest, EmbeddingResponse)},
             "/v1/models": {"get": _get("The models that a request can name", ModelList)},
             "/v1/models/{model}": {"get": _get("One model", ModelCard, path_parameter="model")},
             "/health": {"get": health},
@@ -83,13 +84,12 @@ def _refusals() -> Json:
     return {str(status): {"description": text, **_json(ErrorBody)} for status, text in _REFUSALS.items()}
 
 
-def _post(summary: str, body: type, answer: type | None, *, streams: bool = False) -> Json:
+def _post(summary: str, body: type, answer: type, *, streams: bool = False) -> Json:
     responses = _refusals()
-    if answer is not None:
-        success: Json = {"description": "The answer.", **_json(answer)}
-        if streams:
-            success["content"]["text/event-stream"] = {"schema": {"description": "Events, each one chunk."}}
-        responses["200"] = success
+    success: Json = {"description": "The answer.", **_json(answer)}
+    if streams:
+        success["content"]["text/event-stream"] = {"schema": {"description": "Events, each one chunk."}}
+    responses["200"] = success
     return {"summary": summary, "requestBody": {"required": True, **_json(body)}, "responses": responses}
 
 

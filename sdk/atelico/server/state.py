@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from atelico.embedding.texts import EmbeddedTexts
 from atelico.engine import Engine
 from atelico.errors import ShuttingDownError
 from atelico.job import Job
 from atelico.protocol import ChatRequest
 from atelico.remote.options import remote_alias
+from atelico.server.bridge import Cancellable
 from atelico.server.metrics import Metrics
 from atelico.server.options import ServerOptions
 
@@ -42,6 +44,7 @@ class ServerState:
         self.metrics = Metrics(engine)
         self.stopping = False
         self._jobs: set[Job] = set()
+        self._embeddings: set[Future[EmbeddedTexts]] = set()
         self._helpers = ThreadPoolExecutor(_N_HELPERS, thread_name_prefix="atelico-http")
 
     async def off_loop(self, function: Callable[[], T]) -> T:
@@ -67,6 +70,19 @@ class ServerState:
         self._jobs.add(submitted.job)
         return submitted
 
+    async def embed(self, model: str, texts: str | list[str]) -> Future[EmbeddedTexts]:
+        """Start embedding `texts`.
+
+        Raises:
+            ShuttingDownError: the server is stopping.
+            AtelicoError: see Engine.submit_texts.
+        """
+        self.refuse_when_stopping()
+        future = await self.off_loop(lambda: self.engine.submit_texts(model, texts))
+        self._embeddings = {known for known in self._embeddings if not known.done()}
+        self._embeddings.add(future)
+        return future
+
     def refuse_when_stopping(self) -> None:
         """Raises ShuttingDownError once the server is stopping."""
         if self.stopping:
@@ -76,11 +92,14 @@ class ServerState:
         """Take no more requests; cancel the ones that still run after `grace_s`, which end with what they have."""
         self.stopping = True
         await asyncio.sleep(self.options.grace_s)
-        running = [job for job in self._jobs if not job.ended]
+        running: list[Cancellable] = [
+            *(job for job in self._jobs if not job.ended),
+            *(future for future in self._embeddings if not future.done()),
+        ]
         if running:
             logger.warning("cancelling %d requests that still run", len(running))
-        for job in running:
-            job.cancel()
+        for request in running:
+            request.cancel()
 
     def close(self) -> None:
         """Free the helpers; the engine is its maker's to close."""

@@ -1,4 +1,4 @@
-"""JSON shapes that only the server speaks: legacy completions, models, embeddings' request, health."""
+"""JSON shapes that only the server speaks: legacy completions, models, health."""
 
 from __future__ import annotations
 
@@ -130,16 +130,6 @@ class ModelList(Wire):
 
     data: list[ModelCard]
     object: Literal["list"] = "list"
-
-
-class EmbeddingRequest(Struct, kw_only=True):
-    """A request for embeddings."""
-
-    model: Annotated[str, Meta(min_length=1)]
-    input: str | Annotated[list[str], Meta(min_length=1, max_length=2048)]
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: Count | None = None
-    user: str | None = None
 
 
 class Health(Wire):
