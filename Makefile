@@ -1,6 +1,6 @@
 PY := .venv/bin/python
 
-.PHONY: setup demo test lint bench lib lock
+.PHONY: setup demo test test-godot lint bench lib godot lock
 
 setup: ## create .venv and install everything the project needs
 	@scripts/setup.sh
@@ -14,6 +14,14 @@ test: setup ## every test that fits CI
 
 lib: setup ## libatelico.so and atelico.h in build/lib
 	$(PY) ffi/cabi/build.py --out build/lib
+
+godot: setup ## the Godot extension, in the add-on's folder
+	cargo build --release --locked -p atelico-godot
+	mkdir -p bindings/godot/addons/atelico/bin/linux.$(subst aarch64,arm64,$(shell uname -m))
+	cp target/release/libatelico_godot.so bindings/godot/addons/atelico/bin/linux.$(subst aarch64,arm64,$(shell uname -m))/
+
+test-godot: setup ## the Godot tests alone, with a line of counts
+	$(PY) -m pytest tests/godot
 
 lint: setup ## formatting, types and lints, Python and Rust
 	$(PY) -m ruff check .

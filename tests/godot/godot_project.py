@@ -102,7 +102,10 @@ def find_godot(home: Path) -> Godot:
     script = ROOT / "scripts/install_godot.sh"
     done = subprocess.run([str(script), str(ROOT / "build/godot")], capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
-        pytest.skip(f"Godot cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
+        reason = f"Godot cannot be installed: {done.stderr.strip().splitlines()[-1:]}"
+        if os.environ.get("CI"):  # there it is an unnoticed hole, not somebody's machine
+            pytest.fail(reason)
+        pytest.skip(reason)
     program = Path(done.stdout.strip())
     template = program.with_name("godot-template-release")
     return _with_template(Godot(program, template if template.exists() else None, home))
