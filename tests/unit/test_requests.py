@@ -165,7 +165,7 @@ def test_python_objects_meet_the_same_number_checks(value: float) -> None:
     assert decode_request({**MINIMAL, "temperature": value}).temperature is None
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"\xff", {3: object()}], ids=repr)
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"\xff", {3: object()}], ids=["object", "set", "bytes", "key"])
 def test_python_objects_that_are_no_json_are_refused_or_written_as_text(value: Any) -> None:
     try:
         assert isinstance(decode_request({**MINIMAL, "unknown": value}), ChatRequest)
