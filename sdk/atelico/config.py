@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         kv_tokens: tokens of memory that running requests and kept prefixes share; 0 takes twice `n_ctx`.
         n_kept: finished dialogues whose memory is kept, besides the running lanes, for others to continue or share.
         prefill_chunk: prompt tokens read per round while other lanes generate, so that they go on meanwhile.
+        exact: on the CPU, keep to kernels that compute a token alike alone and in a batch, so that speculation cannot
+            change a text; see docs/exactness.md for what that costs.
         low_priority: run the decode threads below normal priority, so that the game's own threads go first.
         max_draft: the largest draft of one request, whatever `k` it asks for.
         spec_min_yield, spec_yield_rounds: a request whose drafts bring fewer accepted tokens per round than this, after
@@ -67,6 +70,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kv_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     n_kept: Annotated[int, Meta(ge=0, le=128)] = 4
     prefill_chunk: Size = 64
+    exact: bool = True
     low_priority: bool = True
     max_draft: Annotated[int, Meta(ge=0, le=256)] = 16
     spec_min_yield: Annotated[float, Meta(ge=0.0)] = 0.75
@@ -86,7 +90,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The folders searched for models, in order."""
         from_env = [p for p in os.environ.get(ENV_MODELS, "").split(os.pathsep) if p]
         default = platformdirs.user_data_path("atelico", appauthor=False) / "models"
-        return [*(Path(p).expanduser() for p in (*from_env, *self.model_folders)), default]
+        bundled = Path(sys.prefix).parent / "models"  # beside the interpreter of a bundle
+        found = [bundled] if bundled.is_dir() else []
+        return [*(Path(p).expanduser() for p in (*from_env, *self.model_folders)), *found, default]
 
     def cache_folder(self) -> Path:
         """The folder for assembled models."""

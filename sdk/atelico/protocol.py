@@ -148,7 +148,8 @@ class RequestOptions(Struct):
     `priority`: who starts first among those that wait, and whose prompt is read first. `governor` "off": verify as many
     draft tokens as `k` says, whether they pay or not. `max_cpu`: share of the time that decoding may take, the rest is
     slept. `frame_budget_ms`: the same, said as milliseconds out of each frame of a 60 Hz loop. `memory` "off": neither
-    draft from earlier requests' answers nor leave this one's for later ones.
+    draft from earlier requests' answers nor leave this one's for later ones. `near_tie` "off": let rows of a batch
+    decide near ties, too. `json_bounds` "off": let strings, arrays and depth grow as far as the schema lets them.
     """
 
     priority: Priority | None = None
@@ -156,6 +157,8 @@ class RequestOptions(Struct):
     max_cpu: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
     frame_budget_ms: Annotated[float, Meta(gt=0.0, le=1000 / 60)] | None = None
     memory: Literal["on", "off"] | None = None
+    near_tie: Literal["on", "off"] | None = None
+    json_bounds: Literal["on", "off"] | None = None
 
     def duty(self) -> float:
         """The share of the time that decoding may take, 0 to 1."""
@@ -485,7 +488,7 @@ class GovernorInfo(Wire):
 class SpeculationInfo(Wire):
     """What speculation did for this request; where it was not active, `reason` says why.
 
-    `governor` is null where it was off, or nothing was drafted.
+    `governor` is null where it was off, or nothing was drafted. `near_ties`: rows decoded again on their own.
     """
 
     proposer: str | None
@@ -497,6 +500,7 @@ class SpeculationInfo(Wire):
     acceptance_rate: float | None = None
     sources: dict[str, int] = msgspec.field(default_factory=dict)
     proposed_sources: dict[str, int] = msgspec.field(default_factory=dict)
+    near_ties: int = 0
     governor: GovernorInfo | None = None
 
 
@@ -513,12 +517,13 @@ class Timings(Wire):
 
 class AtelicoInfo(Wire):
     """Our own part of the response. `sources` of speculation counts accepted draft tokens by where they came from,
-    `proposed_sources` all of them."""
+    `proposed_sources` all of them. `closed_early`: the document was ended for want of tokens."""
 
     speculation: SpeculationInfo
     timings: Timings
     cached_tokens: int
     device: str
+    closed_early: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
 
 

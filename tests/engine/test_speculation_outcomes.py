@@ -81,7 +81,7 @@ def test_a_gate_turns_speculation_off_and_never_fails_the_request(
     with caplog.at_level(logging.INFO, "atelico"):
         answer = smol.ask(REPEAT, max_tokens=4, **{**DRAFTING, **fields})
     assert (answer.atelico.speculation.active, answer.atelico.speculation.reason) == (False, "a test said so")
-    assert answer.usage.completion_tokens == 4
+    assert 0 < answer.usage.completion_tokens <= 4  # a document may end before
     lines = [record.getMessage() for record in caplog.records if answer.id in record.getMessage()]
     assert len(lines) == 1
     assert "a test said so" in lines[0]

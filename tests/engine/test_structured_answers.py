@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from atelico import Engine, EngineConfig
-from atelico.errors import SchemaError
+from atelico.errors import InvalidRequestError, SchemaError
 from support.chat import DRAFTING, SMOLLM2, Chat, streamed_text
 
 SHEET: dict[str, Any] = {
@@ -82,11 +82,18 @@ def test_a_json_object_ends_though_nobody_asked_the_model_for_json(model: str, r
         assert text.lstrip().startswith("{")
 
 
-@pytest.mark.parametrize("limit", [1, 5, 20])
-def test_an_answer_cut_by_its_limit_says_so(smol: Chat, limit: int) -> None:
-    answer = smol.ask("Describe a hero as JSON.", **{"max_tokens": limit, **schema(SHEET)})
+def test_an_answer_cut_by_its_limit_says_so(smol: Chat) -> None:
+    wordy = {**SHEET, "properties": {**SHEET["properties"], "name": {"type": "string", "minLength": 60}}}
+    answer = smol.ask("Describe a hero as JSON.", **{"max_tokens": 40, **schema(wordy)})
     assert answer.choices[0].finish_reason == "length"
-    assert answer.usage.completion_tokens <= limit
+    assert answer.atelico.closed_early
+    assert answer.usage.completion_tokens <= 40
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_a_limit_that_no_answer_fits_into_is_refused(smol: Chat, limit: int) -> None:
+    with pytest.raises(InvalidRequestError, match="max_tokens"):
+        smol.ask("Describe a hero as JSON.", **{"max_tokens": limit, **schema(SHEET)})
 
 
 def test_every_choice_follows_the_schema_and_streams_as_it_is(smol: Chat) -> None:

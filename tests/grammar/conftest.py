@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 os.environ.setdefault("GOMP_SPINCOUNT", "500")
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/schemas.py holds the loader and the suites
-
-from benchmarks.schemas import Encode, load_vocabulary
+from benchmarks.schemas import Encode, load_vocabulary, spelled
 
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary, Matcher
 from atelico.protocol import JsonSchema, JsonSchemaFormat
@@ -62,11 +58,11 @@ def compile_schema(compiler: GrammarCompiler) -> Callable[..., CompiledGrammar]:
 
 @pytest.fixture(scope="session")
 def accepts(encode: Callable[[str], list[int]]) -> Callable[[CompiledGrammar, str], bool]:
-    """Whether a text is a whole answer under a grammar."""
+    """Whether a text, in our spelling, is a whole answer under a grammar."""
 
     def accepts_it(grammar: CompiledGrammar, text: str) -> bool:
         matcher = grammar.matcher()
-        for token in encode(text):
+        for token in encode(spelled(text)):
             matcher.masks()
             if matcher.legal_prefix([token]) == 0:
                 return False

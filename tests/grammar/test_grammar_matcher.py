@@ -41,8 +41,8 @@ NPC: dict[str, Any] = {
 }
 TEXTS = [
     '{"name": "Ayla", "mood": "calm", "gold": 12, "items": ["rope", "lamp"]}',
-    '{"name":"Borg","mood":null,"gold":0,"items":[]}',
-    '{\n  "name": "Ciri é😀",\n  "mood": "angry",\n  "gold": 999,\n  "items": []\n}',
+    '{"name": "Borg", "mood": null, "gold": 0, "items": []}',
+    '\n {"name": "Ciri é😀", "mood": "angry", "gold": 999, "items": []}',
     '{"name": "Dan", "mood": "sad"}',
     '{"mood": "calm"}',
 ]
@@ -198,7 +198,8 @@ def test_every_mask_allows_the_forced_token_in_the_models_own_spelling(at: At, e
     schema = {"type": "object", "properties": {"occupation": {"const": "blacksmith"}}, "required": ["occupation"]}
     matcher = at(schema, '{"')
     forced = matcher.forced()
-    assert forced == encode("occupation")[: len(forced)]
+    assert forced == encode('occupation": "blacksmith')[: len(forced)]
+    assert len(forced) > 1
 
 
 def test_control_tokens_are_never_legal(
@@ -316,9 +317,16 @@ def drive(matcher: Matcher, allowed: Allowed, wanted: list[int], limit: int) -> 
 
 
 def test_whitespace_cannot_run_away(at: At, encode: Encode, allowed: Allowed) -> None:
-    for text in ("", "{", '{"name":', '{"name": "A"', '{"name": "A", "age": 3'):
+    for text, most in (
+        ("", 2),
+        ("{", 0),
+        ('{"name":', 1),
+        ('{"name": "A"', 0),
+        ('{"name": "A",', 1),
+        ('{"name": "A", "age": 3', 0),
+    ):
         taken = drive(at(PERSON, text), allowed, [encode("\n")[0], encode(" ")[0]], 100)
-        assert len(taken) <= 8
+        assert len(taken) <= most
 
 
 def test_an_answer_may_begin_with_a_little_whitespace_and_ends_without_any(at: At) -> None:

@@ -227,14 +227,19 @@ def test_a_large_schema_within_the_limits_gives_masks(compile_schema: Compile, s
     assert all(row.any() for row in rows)
 
 
-def test_the_request_cannot_override_the_policy(compile_schema: Compile, accepts: Accepts) -> None:
+def test_the_request_cannot_override_the_policy(
+    compile_schema: Compile, accepts: Accepts, encode: Callable[[str], list[int]]
+) -> None:
     schema = {
         **obj(**{"x-guidance": {"type": "string", "x-guidance": {"lenient": True}}}),
         "x-guidance": {"whitespace_flexible": True, "whitespace_pattern": " *", "lenient": True},
     }
     grammar = compile_schema(schema)
     assert accepts(grammar, '{"x-guidance":"a property of this name stays"}')
-    assert not accepts(grammar, '{"x-guidance":' + " " * 200 + '"a"}')
+    matcher = grammar.matcher()
+    for token in encode('{"x-guidance":'):
+        matcher.consume(token)
+    assert matcher.legal_prefix(encode(" " * 200)) <= 1
     with pytest.raises(SchemaError):
         compile_schema({**schema, "uniqueItems": True, "not": {}})
 

@@ -70,6 +70,7 @@ def completion(job: Job, lanes: Sequence[Lane], facts: RequestFacts) -> ChatComp
             timings=_timings(job, lanes, facts),
             cached_tokens=lanes[0].n_reused,
             device=facts.device,
+            closed_early=any(lane.closing is not None and lane.closing.closed_early for lane in lanes),
             warnings=list(facts.warnings),
         ),
     )
@@ -145,6 +146,7 @@ def _speculation(lanes: Sequence[Lane]) -> SpeculationInfo:
         proposed=proposed,
         accepted=accepted,
         acceptance_rate=accepted / proposed if proposed else None,
+        near_ties=sum(lane.stats.near_ties for lane in lanes),
         sources=dict(sources),
         proposed_sources=dict(proposed_sources),
         governor=_governor(lanes, proposed),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atelico._native import Sampler
+from atelico.decoding.closing import Closing
 from atelico.decoding.sequences import Sequence
 from atelico.decoding.text import TextDelta, TextStream
 from atelico.grammar.matcher import Matcher
@@ -21,9 +22,11 @@ from atelico.tools.reader import joined
 
 @dataclass
 class SpeculationStats:
-    """What drafting did for one lane. `proposed_by_source` and `accepted_by_source`: by who guessed the tokens."""
+    """What drafting did for one lane. `proposed_by_source` and `accepted_by_source`: by who guessed the tokens.
+    `near_ties`: rows that were decoded again, on their own."""
 
     rounds: int = 0
+    near_ties: int = 0
     proposed: int = 0
     accepted: int = 0
     proposed_by_source: Counter[str] = field(default_factory=Counter)
@@ -53,6 +56,8 @@ class Lane:
         reuses: whether it may begin with what is in memory from earlier requests.
         drafter: the network that drafts for it, if one does.
         governed: whether the governor decides how much of a draft is verified.
+        guarded: whether near ties are decided by a pass of their own.
+        closing: how its document ends within its tokens, where it is to be one.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
         markers: texts of control tokens that its tool calls are made of.
         call_was_named: whether the request named the function to call, whose end is then reported as "stop".
@@ -78,7 +83,9 @@ class Lane:
     governed: bool = False
     reuses: bool = True
     drafter: Drafter | None = None
+    guarded: bool = True
     matcher: Matcher | None = None
+    closing: Closing | None = None
     n_logprobs: int | None = None
     markers: Mapping[int, bytes] = field(default_factory=dict)
     call_was_named: bool = False

@@ -18,7 +18,7 @@ from atelico.models import thinking
 from atelico.models.gguf import GgufInfo
 from atelico.models.template import ChatTemplate
 from atelico.models.thinking import ThinkingFormat
-from atelico.runtime import mtp
+from atelico.runtime import kernels, mtp
 from atelico.runtime.context import Context, ContextOptions
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.threads import default_threads
@@ -111,7 +111,8 @@ def load(
             hint="Use a smaller n_ctx, or 0 for the default.",
         )
     no_head = mtp.why_not(info.architecture, info.nextn_predict_layers, has_tensors=info.has_nextn_tensors)
-    options = ModelOptions(n_gpu_layers=config.n_gpu_layers, load_head=no_head is None)
+    repack = not config.exact or kernels.repacks_exactly(info.matrix_types)
+    options = ModelOptions(n_gpu_layers=config.n_gpu_layers, load_head=no_head is None, repack=repack)
     model = Model(info.path, options, on_progress)
     try:
         sizes = _context_options(info, model, config)
@@ -174,6 +175,7 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
         n_outputs=max_rows,
         n_threads=config.n_threads or default_threads(),
         n_rollback=n_rollback,
+        n_exact=kernels.exact_rows(info.matrix_types, model.device) if config.exact else 0,
     )
 
 

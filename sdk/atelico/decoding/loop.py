@@ -19,12 +19,15 @@ from atelico.decoding.answer import RequestFacts, completion, end_unstarted, fin
 from atelico.decoding.lane import Lane
 from atelico.decoding.load import LoopLoad
 from atelico.decoding.loaded import LoadedModel
+from atelico.decoding.near_tie import NoiseGauge
 from atelico.decoding.round import Turn, decode, plan_round, verify
 from atelico.decoding.sequences import SequencePool
 from atelico.errors import AtelicoError, InferenceError, InternalError, MemoryFullError, ShuttingDownError
 from atelico.job import Job
+from atelico.runtime.context import Logits
 from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
+from atelico.speculation.draft import Draft
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +68,7 @@ class DecodeLoop:
         self._waiting: list[Lane] = []
         self._running: list[Lane] = []
         self._threads = ThreadFollower(loaded.context, loaded.n_threads)
+        self._noise = NoiseGauge()
         self.sequences = SequencePool(loaded.context)
         self._closing = False
 
@@ -185,21 +189,54 @@ class DecodeLoop:
             self._governor.observe_pass(len(turns), n_drafted, timer.wall())
             if not n_drafted and self._threads.enabled:
                 self._threads.observe(timer.wall(), timer.cpu())
+        self._guard(turns)
         first_output = 0
         for turn in turns:
-            rows = logits[first_output : first_output + turn.n_outputs]
+            self._finish_turn(turn, logits[first_output : first_output + turn.n_outputs])
             first_output += turn.n_outputs
-            try:
-                verify(turn, rows, self._vocabulary, self._governor)
-                self._roll_back(turn)
-                self._publish(turn.lane)
-            except AtelicoError as error:
-                self._fail([turn.lane], error)
-            except Exception:
-                logger.exception("a defect ended request %s", turn.lane.job.id)
-                self._fail([turn.lane], InternalError("The request failed for a defect of atelico; see the log."))
+        # Only now: the next pass overwrites the logits of this one.
+        for turn in turns:
+            if turn.undecided is not None and turn.lane in self._running:
+                self._decide(turn.lane, turn.undecided, sum(turn.n_rows for turn in turns), helper)
         self._settle()
         self._pace(timer.wall())
+
+    def _finish_turn(self, turn: Turn, rows: Logits) -> None:
+        """Commit what `rows` say, forget the rest, tell the caller."""
+        try:
+            verify(turn, rows, self._vocabulary, self._governor)
+            self._roll_back(turn)
+            self._publish(turn.lane)
+        except AtelicoError as error:
+            self._fail([turn.lane], error)
+        except Exception:
+            logger.exception("a defect ended request %s", turn.lane.job.id)
+            self._fail([turn.lane], InternalError("The request failed for a defect of atelico; see the log."))
+
+    def _guard(self, turns: list[Turn]) -> None:
+        """Say which gaps are near ties in this pass. Recurrent memory cannot go back for one."""
+        n_rows, n_cells = sum(turn.n_rows for turn in turns), self._n_cells_used()
+        for turn in turns:
+            if turn.lane.guarded and turn.n_fed == 1 and turn.samples and not self._context.recurrent:
+                turn.near_tie = self._noise.threshold(n_rows, n_cells)
+
+    def _decide(self, lane: Lane, batched: Logits, n_rows: int, helper: ThreadPoolExecutor) -> None:
+        """Decode the pending token of `lane` on its own, as plain decoding does, and commit what its row says."""
+        lane.stats.near_ties += 1
+        turn = Turn(lane, 1, Draft(), samples=True)
+        try:
+            logits = decode([turn], self._context, helper)
+        except InferenceError as error:
+            self._fail([lane], error)
+            return
+        if logits is not None:  # else aborted: the token is still pending
+            self._noise.observe(n_rows, self._n_cells_used(), batched, logits[0])
+            self._finish_turn(turn, logits)
+
+    def _n_cells_used(self) -> int:
+        """Cells of the memory that hold tokens, about."""
+        kept = sum(len(self.sequences.cached_tokens(i)) for i in range(self._context.n_sequences))
+        return kept + sum(lane.n_cached - lane.n_reused for lane in self._running)
 
     def _pace(self, busy: float) -> None:
         """Sleep so that decoding takes no larger share of the time than the most modest lane allows."""
@@ -211,7 +248,7 @@ class DecodeLoop:
         """Take rejected drafts out of memory. Never carry on with a memory that could not be cut."""
         lane = turn.lane
         assert lane.sequence is not None
-        if turn.draft and not self._context.truncate(lane.sequence.id, lane.n_cached):
+        if (turn.draft or turn.undecided is not None) and not self._context.truncate(lane.sequence.id, lane.n_cached):
             raise InferenceError("The memory of the model could not roll back a rejected draft.")
 
     def _publish(self, lane: Lane) -> None:

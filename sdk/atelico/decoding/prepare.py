@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from atelico.decoding.calling import Calling, messages_for, thinking_tags
+from atelico.decoding.closing import WINDOW, Closing
 from atelico.decoding.lane import Lane
 from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.options import build_sampler, pick_seed
@@ -60,6 +61,8 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
     else:
         grammar = _grammar(request, loaded, inside=inside)
         warnings = grammar.warnings if grammar is not None else ()
+    if grammar is not None and request.response_format is not None:
+        _check_budget(request, grammar, room)
     plan = _plan(request, loaded, structured=grammar is not None)
     seed = pick_seed(request)
     return [
@@ -119,6 +122,23 @@ def _grammar(request: ChatRequest, loaded: LoadedModel, *, inside: bool) -> Comp
     return loaded.grammars.compile(request.response_format, thinking=thinking_tags(loaded, inside=inside))
 
 
+def _check_budget(request: ChatRequest, grammar: CompiledGrammar, room: int) -> None:
+    """Refuse an answer that could only be cut: one whose shortest document takes more tokens than it may have."""
+    limit = request.token_limit()
+    budget = room if limit is None else min(limit, room)
+    shortest = grammar.shortest(budget) if budget < WINDOW else None
+    if budget >= WINDOW or (shortest is not None and len(shortest) <= budget):
+        return
+    needed = str(len(shortest)) if shortest is not None else f"more than {budget}"
+    message = f"The shortest answer found that satisfies the schema takes {needed} tokens; it may have {budget}."
+    if limit is not None and limit <= room:
+        param = "max_completion_tokens" if request.max_completion_tokens is not None else "max_tokens"
+        raise InvalidRequestError(
+            message, param=param, hint=f"Raise {param}, best to twice as many.", code="max_tokens_too_small"
+        )
+    raise ContextOverflowError(message, param="messages", hint="Shorten the messages, or configure a larger n_ctx.")
+
+
 def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> SpeculationPlan:
     predicted = request.prediction is not None
     veto = gates.veto(loaded.gate_target(structured=structured))
@@ -141,7 +161,7 @@ def _proposers(
         loaded.memories if remembers else Memories(),
         len(prompt),
         schema=grammar.key if grammar is not None and remembers else None,
-        prediction=loaded.model.vocabulary.tokenize(expected),
+        prediction=loaded.model.vocabulary.tokenize(expected)[: loaded.context.n_ctx],
         drafted=plan.drafter is not None,
     )
     for proposer in proposers:
@@ -191,7 +211,9 @@ def _lane(
         governed=speculates and options.governor != "off",
         proposers=proposers,
         drafter=drafter,
-        matcher=grammar.matcher() if grammar is not None else None,
+        guarded=options.near_tie != "off",
+        matcher=grammar.matcher(bounded=options.json_bounds != "off") if grammar is not None else None,
+        closing=Closing(grammar.shortest(max_tokens) if max_tokens < WINDOW else None) if grammar is not None else None,
         n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,
         markers=calling.marker_tokens(loaded) if calling is not None else {},
         call_was_named=calling is not None and calling.plan.named,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from atelico._native import Sampled
 from atelico.decoding.lane import Lane
+from atelico.errors import InferenceError
 from atelico.protocol import TokenLogprob, TopLogprob
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.vocabulary import Vocabulary
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 Masks = npt.NDArray[np.int32]
 
+_SIMPLIFY = "Simplify the schema."
+
 
 @dataclass
 class Turn:
@@ -36,6 +39,7 @@ class Turn:
 
     `guess`: what was proposed, of which `draft` is the part that the governor found worth verifying.
     `samples`: whether the last pending token is among them, so that the round ends in new tokens.
+    `near_tie`: the gap, in logits, below which a row does not decide; `undecided`: the row where that happened.
     """
 
     lane: Lane
@@ -44,6 +48,8 @@ class Turn:
     samples: bool
     guess: Draft = field(default_factory=Draft)
     masks: Future[Masks] | None = None
+    near_tie: float = 0.0
+    undecided: Logits | None = None
 
     @property
     def n_rows(self) -> int:
@@ -67,6 +73,8 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
     turns: list[Turn] = []
     n_drafted = 0
     decoding = [lane for lane in lanes if lane.is_decoding]
+    # Rows that stay exact; where the lanes alone are more, or no width is exact, drafts change nothing about that.
+    exact_left = context.n_exact if 1 < context.n_exact >= len(decoding) else context.n_batch
     for i, lane in enumerate(decoding):
         waiting = len(decoding) - i - 1  # lanes after this one need a row and an output each
         budget = min(
@@ -76,6 +84,7 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
             rows_left - 1 - waiting,
             outputs_left - 1 - waiting,
             context.n_rollback,
+            exact_left - 1 - waiting if lane.guarded else context.n_batch,
         )
         guess = draft = _guess(lane, budget, context.n_vocab, governor, len(decoding))
         if guess and lane.governor is not None:
@@ -83,6 +92,7 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
         turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess)
         turns.append(turn)
         n_drafted += len(draft)
+        exact_left -= turn.n_rows
         rows_left -= turn.n_rows
         outputs_left -= turn.n_outputs
     if decoding:
@@ -173,11 +183,16 @@ def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits 
             _show_hidden(turns, context)
         return logits
     finally:
-        wait([turn.masks for turn in turns if turn.masks is not None])  # nobody else may touch the matcher meanwhile
+        masks = [turn.masks for turn in turns if turn.masks is not None]
+        if masks:
+            wait(masks)  # nobody else may touch a matcher meanwhile
 
 
 def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governor) -> None:
     """Sample the rows of `turn` in order and commit each sample, until one differs from the draft or the lane ends.
+
+    A row whose best two candidates are a near tie commits nothing: `turn.undecided` is a copy of it, and the lane is
+    left so that a pass of its pending token alone decides.
 
     Args:
         logits: of this turn's outputs, float32 [n_outputs, n_vocab].
@@ -195,7 +210,19 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     sampled: list[int] = []
     for i, row in enumerate(logits):
         mask = masks[i] if masks is not None else None
+        if mask is not None and not mask.any():
+            raise InferenceError("The grammar engine failed: it has no mask for this position.", hint=_SIMPLIFY)
         sample = lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+        if sample.margin < turn.near_tie:
+            turn.undecided = row.copy()
+            break
+        if lane.closing is not None and sample.token not in vocabulary.eog:
+            closing = _closed(lane, sample, row)
+            if closing is None:
+                lane.finish("length")
+                ended = True
+                break
+            sample = closing
         sampled.append(sample.token)
         if ended := sample.token in vocabulary.eog:
             lane.finish("stop")
@@ -214,6 +241,17 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     _observe(lane, lane.tokens[n_before:])
 
 
+def _closed(lane: Lane, sample: Sampled, row: Logits) -> Sampled | None:
+    """`sample`, or the token that ends the document in its place; None where the document ends before it."""
+    assert lane.closing is not None and lane.matcher is not None
+    token = lane.closing.choose(lane.matcher, sample.token, lane.n_remaining)
+    if token is None or token == sample.token:
+        return sample if token is not None else None
+    only = np.zeros((len(row) + 31) // 32, np.uint32)
+    only[token // 32] = np.uint32(1 << token % 32)
+    return lane.sampler.sample(row, only, position=lane.n_output, n_logprobs=lane.n_logprobs)
+
+
 def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:
     """`sample` is part of the answer: history, grammar, text and limits take note of it."""
     if not lane.clock.first_token_at:
@@ -226,7 +264,7 @@ def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:
         lane.logprobs.append(_logprob(sample, vocabulary))
     lane.add_text(lane.text.feed(lane.markers.get(sample.token) or vocabulary.piece(sample.token)))
     if lane.text.stopped or (lane.matcher is not None and lane.matcher.is_complete):
-        lane.finish("stop")
+        lane.finish("length" if lane.closing is not None and lane.closing.closed_early else "stop")
     elif lane.n_remaining <= 0:
         lane.finish("length")
 

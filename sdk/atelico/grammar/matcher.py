@@ -9,16 +9,38 @@ Threads: one at a time. The engine drops the GIL while it works, so `masks` may 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLMatcher
 
 from atelico.errors import InferenceError
+from atelico.grammar.closing import ClosingTokens, Search
+from atelico.grammar.extent import Bounds, Extent
 from atelico.grammar.vocabulary import GrammarVocabulary, MaskRow
 
 # A number with so many digits on end is a small model running away, not a number. JSON Schema has no word for it.
 MAX_DIGITS = 64
+# Masks computed to find one closing while an answer is written: some 6 ms.
+_CLOSING_NODES = 240
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a matcher knows of its answer besides the grammar.
+
+    Attributes:
+        closing: the tokens that end a document.
+        start: where the answer begins; None where it is not one JSON text.
+        bounds: how large the parts of the document may grow; None for as large as the grammar lets them.
+        close_tag: the tokens that end a thought.
+    """
+
+    closing: ClosingTokens
+    start: Extent | None = None
+    bounds: Bounds | None = None
+    close_tag: tuple[int, ...] = ()
 
 
 class Matcher:
@@ -29,9 +51,13 @@ class Matcher:
     anew and the committed tokens replayed: what is drafted never changes the answer.
     """
 
-    def __init__(self, vocabulary: GrammarVocabulary, engine: LLMatcher, rebuild: Callable[[], LLMatcher]) -> None:
+    def __init__(
+        self, vocabulary: GrammarVocabulary, engine: LLMatcher, rebuild: Callable[[], LLMatcher], form: Form
+    ) -> None:
         """Takes over `engine`, which is at the start of the grammar; `rebuild` makes another that shares nothing."""
         self._vocabulary = vocabulary
+        self._form = form
+        self._extent = form.start or Extent()  # of the committed text
         self._rebuild = rebuild
         self._committed = engine
         self._walker = engine.deep_copy()
@@ -65,6 +91,7 @@ class Matcher:
             self._check()
         self._history.append(token)
         self._n_digits = self._digits_after(self._n_digits, token)
+        self._extent = self._extent.after(self._vocabulary.piece(token))
         self._walker.consume_token(token)
         self._rewind(0)
 
@@ -83,6 +110,41 @@ class Matcher:
         draft = list(draft[:budget])
         legal = draft[: self.legal_prefix(draft)]
         return (legal + self._forced_after(legal))[:budget]
+
+    def closing(self, enough: int) -> list[int] | None:
+        """The shortest known tokens that end the answer from here, of `enough` or fewer if such are found.
+
+        Returns:
+            [] where the answer may end as it is; None where no end is found.
+        """
+        return self._search(self._committed, self._extent, enough)
+
+    def closing_after(self, token: int, closing: Sequence[int], limit: int) -> list[int] | None:
+        """How to end the answer within `limit` tokens once `token` were committed; commits nothing.
+
+        Args:
+            closing: a way to end the answer from here.
+
+        Returns:
+            The tokens, as `closing` does; None where there is no way so short, or none is found.
+        """
+        if limit < 0 or not self._is_walkable(token):
+            return None
+        if closing and closing[0] == token and len(closing) - 1 <= limit:
+            return list(closing[1:])
+        after = self._committed.deep_copy()
+        if after.try_consume_tokens([token]) != 1:
+            return None
+        if len(closing) <= limit:
+            trial = after.deep_copy()
+            if trial.try_consume_tokens(list(closing)) == len(closing) and trial.is_accepting():
+                return list(closing)
+        found = self._search(after, self._extent.after(self._vocabulary.piece(token)), limit)
+        return found if found is not None and len(found) <= limit else None
+
+    def _search(self, engine: LLMatcher, extent: Extent, enough: int) -> list[int] | None:
+        form = self._form
+        return Search(self._vocabulary, form.closing, form.close_tag, _CLOSING_NODES).shortest(engine, extent, enough)
 
     def masks(self, draft: Sequence[int] = (), out: npt.NDArray[np.int32] | None = None) -> npt.NDArray[np.int32]:
         """The legal tokens at every position of a draft.
@@ -116,7 +178,7 @@ class Matcher:
         Sampling from an all-zero row is an error, so a limit met at a drafted position fails the request if, and only
         if, that position is reached.
         """
-        n_digits = self._n_digits
+        n_digits, extent = self._n_digits, self._extent
         walked = 0
         try:
             for i, row in enumerate(rows):
@@ -125,6 +187,8 @@ class Matcher:
                     return False
                 if n_digits >= MAX_DIGITS:
                     self._end_number(row)
+                if self._form.bounds is not None:
+                    self._bound(row, extent, self._form.bounds)
                 if i == len(draft):
                     break
                 if self._walk(draft[i : i + 1]) == 0:
@@ -133,6 +197,7 @@ class Matcher:
                     return not _allows(row, draft[i])
                 walked += 1
                 n_digits = self._digits_after(n_digits, draft[i])
+                extent = extent.after(self._vocabulary.piece(draft[i]))
         finally:
             self._rewind(walked)
         return True
@@ -152,9 +217,19 @@ class Matcher:
         """Takes the digits out of `row`, unless it is inside a string or nothing else is legal."""
         if (row & self._vocabulary.quote_row).any():
             return  # a quote follows digits only where it closes a string
-        without = row & ~self._vocabulary.digit_row
-        if without.any():
-            row[:] = without
+        _restrict(row, ~self._vocabulary.digit_row)
+
+    def _bound(self, row: MaskRow, extent: Extent, bounds: Bounds) -> None:
+        """Leaves in `row` what ends the parts that have reached their bounds, unless nothing such is legal."""
+        string_full, items_full, open_full = extent.is_full(bounds)
+        if string_full and not extent.escaped:
+            _restrict(row, self._vocabulary.quote_row)
+        if items_full:
+            if extent.in_array and not extent.in_string:
+                _restrict(row, self._vocabulary.array_end_row)
+            _restrict(row, ~self._vocabulary.next_value_row)
+        if open_full:
+            _restrict(row, ~self._vocabulary.opening_row)
 
     def _digits_after(self, n_digits: int, token: int) -> int:
         more, all_digits = self._vocabulary.ends_in_digits(token)
@@ -192,8 +267,7 @@ class Matcher:
         self._walker = self._committed.deep_copy()
 
     def _is_walkable(self, token: int) -> bool:
-        # An id beyond the vocabulary puts the engine in its error state; an end token confuses its rollback.
-        return 0 <= token < self._vocabulary.n_tokens and token not in self._vocabulary.eos_ids
+        return self._vocabulary.is_walkable(token)
 
     def _check(self) -> None:
         if self._committed.is_error():
@@ -207,6 +281,13 @@ class Matcher:
         if not fits or out.dtype != np.int32 or not out.flags.c_contiguous:
             raise ValueError(f"masks need int32 [{n_rows}, {n_words}], got {out.dtype} {list(out.shape)}")
         return out[:n_rows]
+
+
+def _restrict(row: MaskRow, wanted: MaskRow) -> None:
+    """Leaves in `row` the tokens that are `wanted`, if there are any."""
+    left = row & wanted
+    if left.any():
+        row[:] = left
 
 
 def _allows(row: MaskRow, token: int) -> bool:

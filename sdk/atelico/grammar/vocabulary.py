@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import cast
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from llguidance import LLTokenizer, TokenizerWrapper
 
 _DIGITS = b"0123456789"
+_NEXT_VALUE = re.compile(rb'["}\]]\s*,')
 
 MaskRow = npt.NDArray[np.int32]
 Tokenize = Callable[[bytes], list[int]]
@@ -94,6 +96,25 @@ class GrammarVocabulary:
         """The id of the control token spelled `text`, or None when it is ordinary text for this model."""
         return self._special_by_text.get(text.encode())
 
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self._pieces[token]
+
+    def is_walkable(self, token: int) -> bool:
+        """Whether a grammar can be walked over `token`: an id of the vocabulary, and no end token."""
+        # An id beyond the vocabulary puts the engine in its error state; an end token confuses its rollback.
+        return 0 <= token < self.n_tokens and token not in self.eos_ids
+
+    def ordinary(self) -> Iterator[tuple[int, bytes]]:
+        """Every token that is text, with its bytes."""
+        special = set(self._special_ids)
+        return ((token, piece) for token, piece in enumerate(self._pieces) if piece and token not in special)
+
+    def spell(self, text: str) -> list[int]:
+        """The tokens of `text`: a control token where there is one of this name."""
+        token = self.special_id(text)
+        return [token] if token is not None else self.tokenizer.tokenize_str(text)
+
     def ends_in_digits(self, token: int) -> tuple[int, bool]:
         """How many decimal digits `token` ends in, and whether it is nothing but digits."""
         piece = self._pieces[token]
@@ -109,6 +130,21 @@ class GrammarVocabulary:
     def quote_row(self) -> MaskRow:
         """The tokens that begin with a double quote."""
         return self._row_of([token for token, piece in enumerate(self._pieces) if piece[:1] == b'"'])
+
+    @cached_property
+    def array_end_row(self) -> MaskRow:
+        """The tokens that begin with the end of an array."""
+        return self._row_of([token for token, piece in enumerate(self._pieces) if piece[:1] == b"]"])
+
+    @cached_property
+    def next_value_row(self) -> MaskRow:
+        """The tokens that end a value and go on to the next one."""
+        return self._row_of([token for token, piece in enumerate(self._pieces) if _NEXT_VALUE.search(piece)])
+
+    @cached_property
+    def opening_row(self) -> MaskRow:
+        """The tokens with an opening bracket."""
+        return self._row_of([token for token, piece in enumerate(self._pieces) if b"{" in piece or b"[" in piece])
 
     def _row_of(self, tokens: Sequence[int]) -> MaskRow:
         row: npt.NDArray[np.uint32] = np.zeros((self.n_tokens + 31) // 32, dtype=np.uint32)

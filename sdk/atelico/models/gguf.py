@@ -65,6 +65,7 @@ class GgufInfo:
         is_embedding: encodes instead of generating.
         is_recurrent, is_hybrid: memory that cannot simply be cut back after a rejected draft.
         is_diffusion: generates, but not token after token.
+        matrix_types: types of the tensors with two dimensions or more.
     """
 
     path: Path
@@ -93,6 +94,7 @@ class GgufInfo:
     is_diffusion: bool
     named_templates: Mapping[str, str] = field(default_factory=dict)
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    matrix_types: frozenset[str] = frozenset()
 
     @property
     def bos_id(self) -> int | None:
@@ -223,6 +225,7 @@ def _info(meta: _Metadata, headers: list[Header]) -> GgufInfo:
         is_diffusion=arch in DIFFUSION,
         named_templates=_named_templates(meta),
         sampling=_sampling(meta),
+        matrix_types=frozenset(tensor.type.name for tensor in tensors if len(tensor.shape) > 1),
     )
 
 

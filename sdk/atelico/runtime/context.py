@@ -30,6 +30,8 @@ class ContextOptions:
 
     `n_outputs`: rows with logits in one batch, which bounds what can be verified.
     `n_rollback`: drafts that recurrent memory can take back; llama.cpp may grant fewer (see `Context.n_rollback`).
+    `n_exact`: rows up to which a pass is to compute each as if it were alone, see kernels.py; 0 where that does not
+    matter.
     """
 
     n_ctx: int
@@ -39,6 +41,7 @@ class ContextOptions:
     n_outputs: int
     n_threads: int
     n_rollback: int = 0
+    n_exact: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Context:
         n_rollback: tokens of the last decode that can be taken back: all with plain attention, fewer or none with
             recurrent memory.
         recurrent: whether a sequence cannot be cut at any position.
+        n_exact: rows up to which a pass computes each as if it were alone; 0 where none is known.
         n_vocab: width of a row of logits; ids from here on are no tokens.
     """
 
@@ -90,8 +94,14 @@ class Context:
         if abort is not None and not model.recurrent:
             parameters.abort_callback = llama_cpp.ggml_abort_callback(abort.function)
             parameters.abort_callback_data = ctypes.c_void_p(abort.data)
-        with library.collected_problems() as problems:
+        handle = None
+        if options.n_exact > 1 and options.n_threads > 1:
+            # Else attention to more than 256 cells is computed in another order for one row than for several.
+            parameters.type_v = llama_cpp.GGML_TYPE_Q8_0
             handle = llama_cpp.llama_init_from_model(model.handle, parameters)
+            parameters.type_v = llama_cpp.GGML_TYPE_F16  # some heads have no multiple of 32 values
+        with library.collected_problems() as problems:
+            handle = handle or llama_cpp.llama_init_from_model(model.handle, parameters)
         if not handle:
             reason = problems[-1] if problems else "llama.cpp gave no reason"
             raise ModelLoadError(
@@ -109,6 +119,7 @@ class Context:
         self._abort = abort  # must outlive the context
         self.n_sequences = options.n_sequences
         self.n_outputs = options.n_outputs
+        self.n_exact = options.n_exact
         self.n_cells: int = llama_cpp.llama_n_ctx(handle)
         self.n_ctx = min(options.n_ctx, self.n_cells)
         self.n_batch: int = llama_cpp.llama_n_batch(handle)

@@ -22,12 +22,14 @@ logger = logging.getLogger(__name__)
 class ModelOptions:
     """How to load. `n_gpu_layers`: layers to offload, -1 for all; 0 keeps everything on the CPU.
 
-    `load_head`: load the NextN head, too; only for files that mtp.why_not has no objection to.
+    `load_head`: load the NextN head, too; only for files that mtp.why_not has no objection to. `repack`: let llama.cpp
+    rearrange weights for speed, see kernels.py.
     """
 
     n_gpu_layers: int = -1
     use_mmap: bool = True
     load_head: bool = False
+    repack: bool = True
 
 
 class Model:
@@ -57,6 +59,7 @@ class Model:
         parameters.n_gpu_layers = options.n_gpu_layers if self.device != "cpu" else 0
         parameters.load_mtp = options.load_head
         parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP if options.use_mmap else llama_cpp.LLAMA_LOAD_MODE_NONE
+        parameters.use_extra_bufts = options.repack
         if library.has_amx():
             parameters.use_extra_bufts = False
             logger.warning("this llama.cpp uses AMX, whose kernels crash on some machines: loading without them")
