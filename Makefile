@@ -1,6 +1,6 @@
 PY := .venv/bin/python
 
-.PHONY: setup demo test test-godot lint bench lib godot lock
+.PHONY: exactness setup demo test test-godot lint bench lib godot lock
 
 setup: ## create .venv and install everything the project needs
 	@scripts/setup.sh
@@ -32,6 +32,9 @@ lint: setup ## formatting, types and lints, Python and Rust
 
 bench: setup ## benchmarks: prints tables, writes JSON to build/bench
 	$(PY) -m benchmarks
+
+exactness: setup ## texts with speculation against plain ones, 10,000 tokens per model, proposer and mode (hours)
+	$(PY) -m benchmarks.near_tie
 
 lock: setup ## renew requirements*.lock from pyproject.toml and requirements-models.in
 	$(PY) -m pip install -q uv

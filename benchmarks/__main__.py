@@ -27,9 +27,9 @@ MEASURED = {
     "memory": "memory",
 }
 # Programs of their own, with their own tables.
-PROGRAMS = ("kernels", "schemas", "cabi", "server_load", "exactness")
-# Takes hours, so it runs only where it is named.
-LONG = ("exactness",)
+PROGRAMS = ("kernels", "schemas", "cabi", "server_load", "exactness", "near_tie", "whole_json")
+# These take hours, so they run only where they are named.
+LONG = ("exactness", "near_tie", "whole_json")
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """How much a row's logits change in a batch, what the exact widths cost, and how often a text changes for it.
 
 Part 1, kernels: logits of single rows against those of the same rows in batches, with clean memory ("row") and from a
-memory that such batches wrote ("memory"). Part 2, texts: speculative against plain over many tokens, with the guard and
-without. Run with: python -m benchmarks.near_tie
+memory that such batches wrote ("memory"). Part 2, texts: speculative against plain over many tokens. Run with: python -m benchmarks.near_tie
 """
 
 from __future__ import annotations
@@ -174,7 +173,7 @@ def questions() -> list[str]:
     return [*PROMPTS.values(), *asked]
 
 
-def texts(name: str, k: int, n_tokens: int, guards: Sequence[str] = ("on", "off")) -> list[Texts]:
+def texts(name: str, k: int, n_tokens: int, guards: Sequence[str] = ("on",)) -> list[Texts]:
     """One entry per proposer, mode and guard, over `n_tokens` plain tokens each."""
     path = models.model_file(name)
     found: dict[tuple[str, str, str], Texts] = {}
@@ -209,7 +208,9 @@ def texts(name: str, k: int, n_tokens: int, guards: Sequence[str] = ("on", "off"
     return list(found.values())
 
 
-def run(names: Sequence[str] = models.ALL, n_tokens: int = N_TOKENS, k: int = 16) -> list[dict[str, Any]]:
+def run(
+    names: Sequence[str] = models.ALL, n_tokens: int = N_TOKENS, k: int = 16, guards: Sequence[str] = ("on",)
+) -> list[dict[str, Any]]:
     """Both parts, as rows of JSON."""
     rows: list[dict[str, Any]] = []
     kernel_rows: list[Noise] = []
@@ -219,7 +220,7 @@ def run(names: Sequence[str] = models.ALL, n_tokens: int = N_TOKENS, k: int = 16
     _show_noise(kernel_rows)
     rows += [asdict(row) for row in kernel_rows]
     if n_tokens:
-        cells = [cell for name in names for cell in texts(name, k, n_tokens)]
+        cells = [cell for name in names for cell in texts(name, k, n_tokens, guards)]
         _show_texts(cells)
         rows += [asdict(cell) for cell in cells]
     return rows
@@ -276,8 +277,10 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     )
     parser.add_argument("--model", action="append", choices=models.ALL, help="only this model; repeatable")
     parser.add_argument("--k", type=int, default=16, help="draft length")
+    parser.add_argument("--unguarded", action="store_true", help="also with near_tie off")
     options = parser.parse_args([] if arguments is None else arguments)
-    rows = run(options.model or models.ALL, options.tokens, options.k)
+    guards = ("on", "off") if options.unguarded else ("on",)
+    rows = run(options.model or models.ALL, options.tokens, options.k, guards)
     changed = [row for row in rows if row.get("guard") == "on" and row["differences"]]
     if changed:
         raise SystemExit(1)
