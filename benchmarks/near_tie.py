@@ -1,7 +1,8 @@
 """How much a row's logits change in a batch, what the exact widths cost, and how often a text changes for it.
 
 Part 1, kernels: logits of single rows against those of the same rows in batches, with clean memory ("row") and from a
-memory that such batches wrote ("memory"). Part 2, texts: speculative against plain over many tokens. Run with: python -m benchmarks.near_tie
+memory that such batches wrote ("memory"). Part 2, texts: speculative ones against plain ones, over many tokens.
+Run with: python -m benchmarks.near_tie
 """
 
 from __future__ import annotations

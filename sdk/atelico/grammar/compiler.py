@@ -30,7 +30,7 @@ _MAX_THOUGHT_CHARS = 65_536
 _ENGINE_OPTIONS = {
     # One line, with a space after each comma and colon, as Python's json module writes it. Free whitespace lets small
     # models write blank lines until max_tokens, and costs tokens: a character sheet has a quarter fewer without, and
-    # half of them are forced instead of a tenth. No space at all is reported to make small models collapse arrays to [].
+    # half of them are forced instead of a tenth. No space at all is reported to make small models write empty arrays.
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
