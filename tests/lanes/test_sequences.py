@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atelico.decoding.sequences import MIN_SHARED, Sequence, SequencePool, common_prefix
+from atelico.decoding.sequences import MIN_SHARED, Sequence, SequencePool
 from atelico.runtime.context import Context, ContextOptions, Row
 from atelico.runtime.model import Model, ModelOptions
+from atelico.runtime.prefix import common_prefix
 from support.tiny_models import write_tiny
 
 N_CELLS = 512

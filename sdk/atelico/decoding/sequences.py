@@ -11,6 +11,7 @@ from collections.abc import Sequence as TokenSequence
 from dataclasses import dataclass, field
 
 from atelico.runtime.context import Context
+from atelico.runtime.prefix import common_prefix
 
 # Sharing fewer tokens than this saves less than the copy's bookkeeping costs.
 MIN_SHARED = 16
@@ -183,15 +184,3 @@ class SequencePool:
         sequence = min(idle, key=lambda s: (bool(s.tokens), s.last_used))
         self.forget(sequence)
         return sequence
-
-
-def common_prefix(a: TokenSequence[int], b: TokenSequence[int]) -> int:
-    """Length of the longest common prefix, by bisection over slices, which Python compares fast."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

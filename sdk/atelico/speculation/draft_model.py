@@ -11,6 +11,7 @@ import numpy.typing as npt
 from atelico.errors import InferenceError
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.model import Model
+from atelico.runtime.prefix import common_prefix
 from atelico.speculation.pick import Pick, greedy
 
 # A token that is so unlikely, by the drafter's own reckoning, is not worth verifying where the likeliest is wanted.
@@ -44,7 +45,7 @@ class DraftModel:
         """
         if not self._free:
             raise InferenceError("All sequences of the draft model are in use.")
-        slot = max(self._free, key=lambda slot: _n_common(slot.tokens, tokens))
+        slot = max(self._free, key=lambda slot: common_prefix(slot.tokens, tokens))
         self._free.remove(slot)
         return slot
 
@@ -116,7 +117,7 @@ class ModelDrafter:
     def _follow(self, slot: Slot, tokens: list[int], n_more: int) -> Logits | None:
         """Bring the memory to exactly `tokens`; the logits after the last one, or None when a pass was aborted."""
         context = self._drafter.context
-        n_kept = min(_n_common(slot.tokens, tokens), len(tokens) - 1)  # the last one is read for its logits
+        n_kept = min(common_prefix(slot.tokens, tokens), len(tokens) - 1)  # the last one is read for its logits
         if not context.truncate(slot.id, n_kept):
             context.clear(slot.id)
             n_kept = 0
@@ -143,15 +144,3 @@ class ModelDrafter:
 
 def _probability(logits: Logits, likeliest: int) -> float:
     return float(1.0 / np.exp(logits - logits[likeliest]).sum())
-
-
-def _n_common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix, by bisection over slices, which Python compares fast."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
