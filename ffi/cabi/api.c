@@ -44,6 +44,7 @@ atelico_engine *atelico_create(const char *config_json) {
     size_t length = 0;
     if (config_json == NULL) config_json = "";
     if (check_text("config_json", config_json, MAX_CONFIG, ATELICO_INVALID_ARGUMENT, &length) < 0) return NULL;
+    mailbox_guard_thread();
     return (atelico_engine *)(intptr_t)mailbox_create(config_json, length);
 }
 
@@ -74,6 +75,7 @@ int32_t atelico_chat_completion(atelico_engine *engine, const char *request_json
 
 int64_t atelico_chat_begin(atelico_engine *engine, const char *request_json) {
     size_t length = 0;
+    mailbox_guard_thread();
     int32_t result = check_text("request_json", request_json, MAX_REQUEST, ATELICO_INVALID_JSON, &length);
     return result == ATELICO_OK ? mailbox_begin(number_of(engine), request_json, length) : result;
 }
@@ -82,6 +84,7 @@ int32_t atelico_chat_poll(atelico_engine *engine, int64_t job, char *buf, int32_
     int32_t result = check_buffer(buf, buf_len);
     if (result != ATELICO_OK) return result;
     if (buf_len > 0) buf[0] = '\0';
+    mailbox_guard_thread();
     return mailbox_poll(number_of(engine), job, buf, buf_len);
 }
 

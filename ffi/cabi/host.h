@@ -49,6 +49,9 @@ struct host_calls {
     /* From now on the process's exit waits until models have stopped. To be called again whenever llama.cpp may have
      * brought up more that has exit code of its own: imported, loaded, run for the first time. */
     void (*guard_exit)(void);
+    /* From now on the process's exit also calls hold(), on a thread of its own, once all engines have closed: it stops
+     * every thread of the host, for good. Before this call and the first take(), exit waits for one of them. */
+    void (*can_be_held)(void (*hold)(void));
 };
 
 /* Where the interpreter is; all paths absolute. Read from atelico-home.txt beside the library (home.h). */

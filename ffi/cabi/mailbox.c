@@ -12,7 +12,8 @@
 
 enum { MAX_ENGINES = 64, MAX_JOBS = 4096, MAX_MODELS = 1024, MAX_KEPT = 64, MAX_EXIT_HANDLERS = 256 };
 
-/* How long the process's exit waits for models that still run; llama.cpp's own exit code would free what they use. */
+/* How long the process's exit waits for models that still run and for the interpreter: exit code of the libraries they use
+ * would free what they work on. */
 enum { EXIT_WAIT_MS = 3000 };
 
 struct event {
@@ -75,15 +76,18 @@ struct mail {
 
 static os_mutex lock = OS_MUTEX_INIT;
 static os_condition mail_came = OS_CONDITION_INIT;
-static os_condition engine_closed = OS_CONDITION_INIT;
 
 static struct engine *engines[MAX_ENGINES];
 static struct mail *first_mail, *last_mail;
 static int64_t last_generation, last_job;
 static int host_runs;
-static int n_closing; /* engines whose HOST_DESTROY is not yet carried out */
+static int host_is_ready;        /* it takes mail, or can be held */
+static void (*hold_host)(void); /* stops its threads for good */
+static int n_closing;            /* engines whose HOST_DESTROY is not yet carried out */
 static int n_exit_handlers;
 static int is_exiting;
+static int is_held;
+static os_condition host_changed = OS_CONDITION_INIT; /* one of the five above */
 
 /* --- small parts ------------------------------------------------------------------------------------------------ */
 
@@ -231,11 +235,26 @@ static void free_mail(struct mail *mail) {
 
 /* --- process exit ------------------------------------------------------------------------------------------------- */
 
+static void hold_thread(void) {
+    hold_host();
+    os_lock(&lock);
+    is_held = 1;
+    os_wake_all(&host_changed);
+    os_unlock(&lock);
+}
+
+/* For threads of the host that come here while the process exits. Called with the lock. */
+static void wait_for_the_end(void) {
+    while (is_exiting) os_wait(&mail_came, &lock);
+}
+
 static void stop_at_exit(void) {
     double until = os_now_ms() + EXIT_WAIT_MS;
     os_lock(&lock);
+    int is_repeated = is_exiting;
     is_exiting = 1;
     os_unlock(&lock);
+    if (is_repeated) return;
     for (int slot = 0; slot < MAX_ENGINES; slot++) {
         os_lock(&lock);
         int64_t handle = engines[slot] == NULL ? 0 : engines[slot]->handle;
@@ -243,9 +262,16 @@ static void stop_at_exit(void) {
         mailbox_destroy(handle);
     }
     os_lock(&lock);
-    while (n_closing > 0 && os_now_ms() < until) os_wait_for(&engine_closed, &lock, 20);
+    while (host_runs && (!host_is_ready || n_closing > 0) && os_now_ms() < until) os_wait_for(&host_changed, &lock, 20);
+    int can_hold = host_runs && hold_host != NULL;
+    os_unlock(&lock);
+    if (!can_hold || os_start_thread(hold_thread) != 0) return;
+    os_lock(&lock);
+    while (!is_held && os_now_ms() < until) os_wait_for(&host_changed, &lock, 20);
     os_unlock(&lock);
 }
+
+void mailbox_guard_thread(void) { os_at_exit_of_thread(stop_at_exit); }
 
 /* Exit handlers run last in, first out, and C++ libraries add theirs as they are loaded and used: to run before them,
  * ours is added again whenever more of them may have come. Called without our lock: the C library has one of its own. */
@@ -254,7 +280,7 @@ static void add_exit_handler(void) {
     int add = n_exit_handlers < MAX_EXIT_HANDLERS && !is_exiting;
     if (add) n_exit_handlers++;
     os_unlock(&lock);
-    if (add) atexit(stop_at_exit);
+    if (add) os_at_exit(stop_at_exit);
 }
 
 /* --- engines ------------------------------------------------------------------------------------------------------ */
@@ -638,6 +664,8 @@ int32_t mailbox_complete(int64_t handle, const void *thread, const char *request
 
 static void host_take(struct host_mail *out) {
     os_lock(&lock);
+    host_is_ready = 1;
+    os_wake_all(&host_changed);
     while (first_mail == NULL) os_wait(&mail_came, &lock);
     struct mail *mail = first_mail;
     first_mail = mail->next;
@@ -738,7 +766,16 @@ static void host_closed(int64_t handle) {
     (void)handle;
     os_lock(&lock);
     n_closing--;
-    os_wake_all(&engine_closed);
+    os_wake_all(&host_changed);
+    os_unlock(&lock);
+}
+
+static void host_can_be_held(void (*hold)(void)) {
+    os_lock(&lock);
+    hold_host = hold;
+    host_is_ready = 1;
+    os_wake_all(&host_changed);
+    wait_for_the_end();
     os_unlock(&lock);
 }
 
@@ -752,6 +789,7 @@ const struct host_calls *mailbox_host_calls(void) {
         .fail_engine = host_fail_engine,
         .closed = host_closed,
         .guard_exit = add_exit_handler,
+        .can_be_held = host_can_be_held,
     };
     return &calls;
 }
@@ -778,8 +816,9 @@ void mailbox_host_failed(const char *why) {
                           "\"code\":\"init_failed\"},\"atelico\":{\"result\":%d}}",
                           escaped, ATELICO_INIT_FAILED);
     os_lock(&lock);
-    host_runs = 0;
+    host_runs = host_is_ready = 0;
     n_closing = 0; /* nobody is left to close them */
+    os_wake_all(&host_changed);
     struct mail *withdrawn = withdraw_mail(0);
     for (int slot = 0; slot < MAX_ENGINES; slot++)
         if (engines[slot] != NULL) fail_engine(engines[slot], ATELICO_INIT_FAILED, event, (size_t)length, message);

@@ -25,6 +25,9 @@ int32_t mailbox_cancel(int64_t handle, int64_t job);
 int32_t mailbox_complete(int64_t handle, const void *thread, const char *request, size_t length, char *buf,
                          int32_t buf_len);
 
+/* To be called on threads that may call exit(), so that it stops us before it does anything else. */
+void mailbox_guard_thread(void);
+
 /* The host's side. */
 
 const struct host_calls *mailbox_host_calls(void);

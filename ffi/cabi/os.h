@@ -38,6 +38,14 @@ double os_now_ms(void);
 /* Start a detached thread with an 8 MB stack that receives none of the host's asynchronous signals. 0: started. */
 int os_start_thread(void (*run)(void));
 
+/* Have `run` called when the process exits, last in first out with all that others added. Neither function does anything
+ * in a forked child, which has none of our threads, or on Windows, which ends all threads before it leaves libraries. */
+void os_at_exit(void (*run)(void));
+
+/* Have `run` called when this thread calls exit() or returns from main(), before all that is done at exit otherwise.
+ * Further calls do nothing and cost next to nothing. Where only glibc could do this, not at all. */
+void os_at_exit_of_thread(void (*run)(void));
+
 /* Write the folder of the library that contains this code, without a trailing separator, as UTF-8. 0: written. */
 int os_own_folder(char *folder, size_t size);
 

@@ -14,6 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#if defined(__GLIBC__)
+#  include <execinfo.h>
+#endif
 
 void os_lock(os_mutex *mutex) { pthread_mutex_lock(mutex); }
 
@@ -80,6 +85,63 @@ int os_start_thread(void (*run)(void)) {
     if (failed) free(argument);
     return failed ? -1 : 0;
 }
+
+static os_mutex exit_lock = OS_MUTEX_INIT; /* guards the two below */
+static void (*exit_handler)(void);
+static pid_t exit_process;
+
+static void set_exit_handler(void (*run)(void)) {
+    os_lock(&exit_lock);
+    exit_handler = run;
+    exit_process = getpid();
+    os_unlock(&exit_lock);
+}
+
+static void run_exit_handler(void) {
+    os_lock(&exit_lock);
+    void (*run)(void) = getpid() == exit_process ? exit_handler : NULL;
+    os_unlock(&exit_lock);
+    if (run != NULL) run();
+}
+
+void os_at_exit(void (*run)(void)) {
+    set_exit_handler(run);
+    atexit(run_exit_handler);
+}
+
+#if defined(__GLIBC__)
+/* How a thread's C++ objects are destroyed; exit() begins with those of the thread that calls it. */
+extern int __cxa_thread_atexit_impl(void (*run)(void *), void *argument, void *library);
+
+/* Whether exit() is among our callers, and not just the end of a thread. */
+static int is_in_exit(void) {
+    void *callers[32];
+    int n_callers = backtrace(callers, sizeof callers / sizeof callers[0]);
+    for (int i = 0; i < n_callers; i++) {
+        Dl_info info;
+        /* One byte back: exit() never returns, so the address behind its call may belong to the next function. */
+        if (dladdr((char *)callers[i] - 1, &info) != 0 && info.dli_sname != NULL && strcmp(info.dli_sname, "exit") == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static void run_thread_handler(void *unused) {
+    (void)unused;
+    if (is_in_exit()) run_exit_handler();
+}
+
+void os_at_exit_of_thread(void (*run)(void)) {
+    static OS_THREAD_LOCAL int is_done;
+    static char anchor; /* its address says which library has to stay loaded */
+    if (is_done) return;
+    is_done = 1;
+    set_exit_handler(run);
+    __cxa_thread_atexit_impl(run_thread_handler, NULL, &anchor);
+}
+#else
+void os_at_exit_of_thread(void (*run)(void)) { (void)run; }
+#endif
 
 int os_own_folder(char *folder, size_t size) {
     static const char anchor = 0;

@@ -43,6 +43,10 @@ int os_start_thread(void (*run)(void)) {
     return 0;
 }
 
+void os_at_exit(void (*run)(void)) { (void)run; }
+
+void os_at_exit_of_thread(void (*run)(void)) { (void)run; }
+
 int os_own_folder(char *folder, size_t size) {
     static const char anchor = 0;
     wchar_t path[32768];

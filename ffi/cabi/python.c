@@ -93,6 +93,9 @@ static int start_python(const struct host_home *home, char *why, size_t why_size
     return 0;
 }
 
+/* Every thread of the interpreter stops at its next need of the GIL. */
+static void hold_python(void) { PyGILState_Ensure(); }
+
 /* The pending exception in words. Called with the GIL; clears it. */
 static void describe_exception(char *why, size_t why_size) {
     PyObject *type, *value, *trace;
@@ -141,6 +144,7 @@ void atelico_host_main(const struct host_home *home, const struct host_calls *ca
     if (!Py_IsInitialized()) {
         if (start_python(home, why, why_size) != 0) return;
         atelico_owns_interpreter = 1;
+        calls->can_be_held(hold_python);
     }
     if (import_engine(home, why, why_size) != 0) return;
     atelico_enter_host();

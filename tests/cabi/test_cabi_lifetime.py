@@ -24,7 +24,21 @@ def test_destroy_and_cancel_at_awkward_moments_fifty_times(library: Library) -> 
     assert len(run_tap(library.program("ends"), 50, timeout=3500)) == 22
 
 
+@pytest.mark.parametrize("thread", ["main", "other"])
 @pytest.mark.parametrize("milliseconds", [0, 100])
 @pytest.mark.parametrize("moment", ["start", "load", "generate", "destroy"])
-def test_a_process_exits_cleanly_while_something_runs(library: Library, moment: str, milliseconds: int) -> None:
-    assert run(library.program("leaving"), moment, milliseconds) == ""
+def test_a_process_exits_cleanly_while_something_runs(
+    library: Library, moment: str, milliseconds: int, thread: str
+) -> None:
+    assert run(library.program("leaving"), moment, milliseconds, thread) == ""
+
+
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_a_process_exits_cleanly_at_any_moment_of_the_start(library: Library, thread: str) -> None:
+    # From the first instruction of the interpreter to the first token, which takes half a second on a free core.
+    for milliseconds in range(0, 600, 12):
+        assert run(library.program("leaving"), "load", milliseconds, thread) == ""
+
+
+def test_a_forked_child_exits_without_waiting_for_its_parents_threads(library: Library) -> None:
+    assert len(run_tap(library.program("forking"))) == 2

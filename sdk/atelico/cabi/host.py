@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import Any
 
@@ -12,7 +11,6 @@ from atelico.cabi.hosted import HostedEngine
 from atelico.cabi.mailbox import CMailbox, Kind, Mail, Mailbox
 from atelico.cabi.quiet import keep_quiet
 from atelico.errors import AtelicoError, InternalError
-from atelico.runtime.library import initialise
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +23,6 @@ def run(ffi: Any, lib: Any) -> None:
     try:
         if lib.owns_interpreter():
             keep_quiet()
-        with contextlib.suppress(AtelicoError):  # loading a model says it again, to whoever asked for one
-            initialise()
         mailbox = CMailbox(ffi, lib)
         mailbox.guard_exit()
         serve(mailbox)
