@@ -108,6 +108,34 @@ class Sampler:
             ValueError: a buffer has the wrong length or type, an argument is out of range, or no token is possible.
             RuntimeError: another thread is in a call of this sampler.
         """
+    def probabilities(
+        self,
+        row: NDArray[np.float32] | Buffer,
+        mask: NDArray[np.int32] | NDArray[np.uint32] | Buffer | None = None,
+        *,
+        out: NDArray[np.float64] | Buffer,
+    ) -> None:
+        """Writes the distribution that `sample` draws from: after every option, 0 for what is cut, 1 in sum.
+
+        Relative error about 1e-6, or that of float32 at 87 times the temperature below the best logit.
+
+        Args:
+            row, mask: as in `sample`.
+            out: C-contiguous, writable float64 buffer of ``n_vocab`` values.
+
+        Raises:
+            ValueError: a buffer has the wrong length or type, or no token is possible.
+            RuntimeError: another thread is in a call of this sampler.
+        """
+    def uniform(self, position: int, purpose: int) -> float:
+        """A uniform number strictly between 0 and 1, a function of seed, position and purpose.
+
+        Independent of the noise of `sample` and of the numbers of other purposes, 0 <= purpose < 2**64.
+
+        Raises:
+            ValueError: the position is out of range.
+            OverflowError: the purpose is.
+        """
 
 def gumbel(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
     """The standard Gumbel noise of each token: what a sampler adds to its logit / temperature.

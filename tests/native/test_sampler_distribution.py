@@ -159,3 +159,16 @@ def test_draws_at_neighbouring_positions_and_seeds_are_independent() -> None:
     tokens = np.array([[Sampler(8, seed=s).sample(row, position=p).token for p in range(2_000)] for s in range(1, 6)])
     assert independence_p(tokens[:, :-1].ravel(), tokens[:, 1:].ravel(), 8) > P_MIN
     assert independence_p(tokens[:-1].ravel(), tokens[1:].ravel(), 8) > P_MIN
+
+
+def test_uniform_numbers_are_flat_and_independent_of_purpose_position_seed_and_noise() -> None:
+    numbers = np.array(
+        [[[Sampler(1, seed=s).uniform(p, purpose) for purpose in range(3)] for p in range(2_000)] for s in range(5)]
+    )
+    assert flat_p(numbers) > P_MIN
+    cell = cells(numbers, 10)
+    assert independence_p(cell[..., :-1].ravel(), cell[..., 1:].ravel(), 10) > P_MIN
+    assert independence_p(cell[:, :-1].ravel(), cell[:, 1:].ravel(), 10) > P_MIN
+    assert independence_p(cell[:-1].ravel(), cell[1:].ravel(), 10) > P_MIN
+    noise = cells(np.array([[uniforms(s, p, 3) for p in range(2_000)] for s in range(5)]), 10)
+    assert independence_p(cell.ravel(), noise.ravel(), 10) > P_MIN

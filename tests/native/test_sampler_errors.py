@@ -244,3 +244,21 @@ def test_sampling_keeps_no_reference_to_its_buffers() -> None:
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert after - before < 2_000
+
+
+@pytest.mark.parametrize(
+    "out",
+    [np.empty(99), np.empty(101), np.empty(100, np.float32), np.empty(200)[::2], bytes(800)],
+    ids=["short", "long", "float32", "gaps", "read only"],
+)
+def test_probabilities_are_written_into_a_fitting_buffer_only(out: Any) -> None:
+    with pytest.raises(ValueError, match="out must be"):
+        Sampler(100).probabilities(ROW, out=out)
+
+
+def test_probabilities_are_not_written_into_a_read_only_array() -> None:
+    out = np.zeros(100)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="writable"):
+        Sampler(100).probabilities(ROW, out=out)
+    assert not out.any()

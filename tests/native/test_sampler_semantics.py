@@ -21,6 +21,7 @@ from sampling_reference import (
     cleaned,
     kept,
     log_softmax,
+    probabilities,
     realistic_row,
 )
 
@@ -110,6 +111,40 @@ def test_logprobs_are_those_of_the_raw_row(example: tuple[Floats, Words | None, 
     assert [logprob for _, logprob in found.top] == pytest.approx(reference[best].tolist(), rel=1e-6, abs=2e-6)
 
 
+def assert_distribution_of(sampler: Sampler, row: Floats, mask: Words | None, case: Case) -> None:
+    """`sampler` tells the reference's distribution, with either cut where top_p all but touches one."""
+    found = np.full(len(row), np.nan)
+    sampler.probabilities(row, mask, out=found)
+    assert found.sum() == pytest.approx(1.0, abs=1e-9)
+    shares = {max(0.0, min(1.0, case.top_p + slack)) if case.top_p < 1 else 1.0 for slack in (-3e-6, 0.0, 3e-6)}
+    wanted = [probabilities(row, mask, replace(case, top_p=share)) for share in sorted(shares)]
+    assert any(np.allclose(found, one, rtol=2e-5, atol=1e-9) for one in wanted), (found, wanted)
+
+
+@settings(max_examples=600, deadline=None)
+@given(cases())
+def test_probabilities_are_those_of_the_reference(example: tuple[Floats, Words | None, Case, int]) -> None:
+    row, mask, case, position = example
+    sampler = case.sampler(len(row))
+    if not (adjusted(row, mask, case) > -np.inf).any():
+        with pytest.raises(ValueError, match="no token"):
+            sampler.probabilities(row, mask, out=np.empty(len(row)))
+        return
+    if case.temperature in (0.0, 1e-6):  # with 1e-6, float32 cannot tell how much less likely a close second is
+        found = np.empty(len(row))
+        sampler.probabilities(row, mask, out=found)
+        assert found[sampler.sample(row, mask, position=position).token] > 0
+        assert found.sum() == pytest.approx(1.0, abs=1e-9)
+        return
+    assert_distribution_of(sampler, row, mask, case)
+
+
+def test_at_temperature_0_the_best_token_has_all_probability() -> None:
+    found = np.empty(200)
+    Sampler(200, temperature=0.0).probabilities(np.arange(200, dtype=np.float32) % 150, out=found)
+    assert found.tolist() == [float(token == 149) for token in range(200)]
+
+
 LARGE = [49_152, 151_936, 262_144]
 
 
@@ -138,6 +173,8 @@ def test_large_vocabularies_agree_with_the_reference(n_vocab: int, case: Case) -
     for position, allowed in enumerate([None, mask]):
         found = sampler.sample(row, allowed, position=position, n_logprobs=20)
         assert_one_of(found, acceptable(row, allowed, case, position))
+        if case.temperature > 0:
+            assert_distribution_of(sampler, row, allowed, case)
         reference = log_softmax(row)
         assert found.logprob == pytest.approx(reference[found.token], abs=2e-6)
         assert [token for token, _ in found.top] == likely[:20].tolist()

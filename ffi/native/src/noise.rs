@@ -1,4 +1,5 @@
-//! The noise of the Gumbel-max draw, as a function of (seed, position, token). No state, no logits.
+//! The noise of the Gumbel-max draw, as a function of (seed, position, token), and uniform numbers beside it. No state,
+//! no logits.
 //!
 //! Every token of a block of [`BLOCK`] consecutive ids needs its own uniform number. They are made top down: first the
 //! largest of the block, `V = U^(1/BLOCK)` (the distribution of the maximum of `BLOCK` uniforms), then the lane that
@@ -25,13 +26,18 @@ fn hash(key: u64, index: u64) -> u64 {
     mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
 }
 
-/// ln of a uniform number strictly between 0 and 1, from the upper 52 bits of a hash.
+/// A uniform number strictly between 0 and 1, from the upper 52 bits of a hash.
+fn unit(hash: u64) -> f64 {
+    ((hash >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
+}
+
 fn ln_unit(hash: u64) -> f64 {
-    (((hash >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)).ln()
+    unit(hash).ln()
 }
 
 /// The noise of one position of one seed.
 pub struct Noise {
+    key: u64,
     block_key: u64,
     token_key: u64,
 }
@@ -45,7 +51,12 @@ pub struct BlockNoise {
 impl Noise {
     pub fn new(seed: u64, position: u64) -> Self {
         let key = hash(mix(seed.wrapping_add(GOLDEN)), position);
-        Self { block_key: hash(key, 0), token_key: hash(key, 1) }
+        Self { key, block_key: hash(key, 0), token_key: hash(key, 1) }
+    }
+
+    /// A uniform number strictly between 0 and 1 that no draw uses, one per purpose.
+    pub fn uniform(&self, purpose: u64) -> f64 {
+        unit(hash(hash(self.key, 2), purpose))
     }
 
     pub fn block(&self, block: usize) -> BlockNoise {

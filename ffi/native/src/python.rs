@@ -123,13 +123,7 @@ impl PySampler {
                     .map_err(|_| PyValueError::new_err(format!("n_logprobs must not be negative, but is {n}")))
             })
             .transpose()?;
-        let float32 = |kind| kind == ElementType::Float { bytes: 4 };
-        let word32 =
-            |kind| matches!(kind, ElementType::SignedInteger { bytes: 4 } | ElementType::UnsignedInteger { bytes: 4 });
-        let row = checked_buffer("row", "float32", row, float32, n_vocab)?;
-        let mask = mask
-            .map(|mask| checked_buffer("mask", "int32 or uint32", mask, word32, n_vocab.div_ceil(32)))
-            .transpose()?;
+        let (row, mask) = row_and_mask(row, mask, n_vocab)?;
         // SAFETY: `checked_buffer` has checked element type, alignment, length and contiguity, any bits are a valid f32
         // or u32, and the buffers outlive the slices. The caller does not write to them during the call.
         let (row, mask) = unsafe { (slice_of::<f32>(&row), mask.as_ref().map(|mask| slice_of::<u32>(mask))) };
@@ -138,11 +132,43 @@ impl PySampler {
         } else {
             self.0.sample(row, mask, position, n_logprobs)
         };
-        let sampled = sampled.ok_or_else(|| {
-            PyValueError::new_err("no token can be sampled: every logit is masked, banned, NaN or -inf")
-        })?;
+        let sampled = sampled.ok_or_else(no_token)?;
         let (logprob, top) = sampled.logprobs.map_or((None, Vec::new()), |(logprob, top)| (Some(logprob), top));
         Ok(PySampled { token: sampled.choice.token, margin: sampled.choice.margin, logprob, top })
+    }
+
+    /// Writes the distribution that `sample` draws from into `out`.
+    #[pyo3(signature = (row, mask = None, *, out))]
+    fn probabilities(
+        &mut self,
+        py: Python<'_>,
+        row: &Bound<'_, PyAny>,
+        mask: Option<&Bound<'_, PyAny>>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let n_vocab = self.0.n_vocab();
+        let (row, mask) = row_and_mask(row, mask, n_vocab)?;
+        let out = checked_buffer("out", "float64", out, |kind| kind == ElementType::Float { bytes: 8 }, n_vocab)?;
+        if out.readonly() {
+            return Err(PyValueError::new_err("out must be writable"));
+        }
+        // SAFETY: as in `sample`; `out` is writable, and nobody else reads or writes it during the call.
+        let (row, mask, out) = unsafe {
+            let shares = std::slice::from_raw_parts_mut(out.buf_ptr().cast::<f64>(), out.item_count());
+            (slice_of::<f32>(&row), mask.as_ref().map(|mask| slice_of::<u32>(mask)), shares)
+        };
+        let found = if n_vocab >= DETACH_FROM {
+            py.detach(|| self.0.probabilities(row, mask, out))
+        } else {
+            self.0.probabilities(row, mask, out)
+        };
+        found.ok_or_else(no_token)
+    }
+
+    /// A uniform number for a decision at this position that is not the draw itself.
+    #[pyo3(signature = (position, purpose))]
+    fn uniform(&self, position: &Bound<'_, PyAny>, purpose: u64) -> PyResult<f64> {
+        Ok(self.0.uniform(position_of(position)?, purpose))
     }
 }
 
@@ -152,6 +178,25 @@ impl PySampler {
 pub fn gumbel(seed: &Bound<'_, PyAny>, position: &Bound<'_, PyAny>, tokens: Vec<u32>) -> PyResult<Vec<f64>> {
     let noise = Noise::new(seed_bits(seed)?, position_of(position)?);
     Ok(tokens.into_iter().map(|token| noise.gumbel(token)).collect())
+}
+
+fn no_token() -> PyErr {
+    PyValueError::new_err("no token can be sampled: every logit is masked, banned, NaN or -inf")
+}
+
+/// The buffers of a row of logits and of its mask.
+fn row_and_mask(
+    row: &Bound<'_, PyAny>,
+    mask: Option<&Bound<'_, PyAny>>,
+    n_vocab: usize,
+) -> PyResult<(PyUntypedBuffer, Option<PyUntypedBuffer>)> {
+    let float32 = |kind| kind == ElementType::Float { bytes: 4 };
+    let word32 =
+        |kind| matches!(kind, ElementType::SignedInteger { bytes: 4 } | ElementType::UnsignedInteger { bytes: 4 });
+    let row = checked_buffer("row", "float32", row, float32, n_vocab)?;
+    let mask =
+        mask.map(|mask| checked_buffer("mask", "int32 or uint32", mask, word32, n_vocab.div_ceil(32))).transpose()?;
+    Ok((row, mask))
 }
 
 fn token_id(field: &str, token: i64, n_vocab: usize) -> PyResult<u32> {
@@ -209,7 +254,7 @@ fn checked_buffer(
     if buffer.item_count() != len {
         return Err(wanted(format!("{}", buffer.item_count())));
     }
-    if !buffer.is_c_contiguous() || buffer.buf_ptr() as usize % 4 != 0 {
+    if !buffer.is_c_contiguous() || buffer.buf_ptr() as usize % buffer.item_size() != 0 {
         return Err(wanted("one with gaps or unaligned".into()));
     }
     Ok(buffer)

@@ -5,7 +5,7 @@ use crate::history::Overlay;
 use crate::logprobs::{Logprobs, logprobs};
 use crate::noise::Noise;
 use crate::options::Options;
-use crate::passes::block_maxima;
+use crate::passes::{block_maxima, exp, scale};
 use crate::truncate::cut;
 use crate::view::{BLOCK, View};
 
@@ -57,12 +57,7 @@ impl Sampler {
         position: u64,
         n_logprobs: Option<usize>,
     ) -> Option<Sampled> {
-        if !self.overlay.is_empty() {
-            self.overlay.refresh(row, &self.options);
-        }
-        let view = View { row, mask, overlay: (!self.overlay.is_empty()).then_some(&self.overlay) };
-        block_maxima(&view, &mut self.maxima);
-        let start = best_block(&self.maxima)?;
+        let (view, start) = look(row, mask, &mut self.overlay, &self.options, &mut self.maxima)?;
         let choice = if self.options.greedy() {
             greedy(&view, &self.maxima, start)
         } else {
@@ -72,4 +67,56 @@ impl Sampler {
         };
         Some(Sampled { choice, logprobs: n_logprobs.map(|n| logprobs(row, choice.token, n)) })
     }
+
+    /// Writes into `out` the distribution that `sample` draws from. None: no token is possible; `out` is then all 0.
+    pub fn probabilities(&mut self, row: &[f32], mask: Option<&[u32]>, out: &mut [f64]) -> Option<()> {
+        out.fill(0.0);
+        let (view, start) = look(row, mask, &mut self.overlay, &self.options, &mut self.maxima)?;
+        if self.options.greedy() {
+            out[greedy(&view, &self.maxima, start).token as usize] = 1.0;
+            return Some(());
+        }
+        let max = self.maxima[start];
+        let cut = cut(&view, &self.maxima, max, &self.options);
+        let scale = scale(self.options.temperature);
+        let mut sum = 0.0;
+        for (block, &best) in self.maxima.iter().enumerate() {
+            if f64::from(best) < cut.logit {
+                continue;
+            }
+            for candidate in view.candidates_from(block, cut.logit) {
+                if cut.keeps(f64::from(candidate.logit), candidate.token) {
+                    let weight = f64::from(exp((candidate.logit - max) * scale));
+                    out[candidate.token as usize] = weight;
+                    sum += weight;
+                }
+            }
+        }
+        for share in out {
+            *share /= sum;
+        }
+        Some(())
+    }
+
+    /// A number strictly between 0 and 1 for a decision at `position` that is not the draw itself; each purpose has its
+    /// own.
+    pub fn uniform(&self, position: u64, purpose: u64) -> f64 {
+        Noise::new(self.seed, position).uniform(purpose)
+    }
+}
+
+/// A row as bias, penalties and mask leave it, and its best block; fills in the block maxima. None: no token is possible.
+fn look<'a>(
+    row: &'a [f32],
+    mask: Option<&'a [u32]>,
+    overlay: &'a mut Overlay,
+    options: &Options,
+    maxima: &mut [f32],
+) -> Option<(View<'a>, usize)> {
+    if !overlay.is_empty() {
+        overlay.refresh(row, options);
+    }
+    let view = View { row, mask, overlay: (!overlay.is_empty()).then_some(&*overlay) };
+    block_maxima(&view, maxima);
+    Some((view, best_block(maxima)?))
 }
