@@ -37,7 +37,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         n_gpu_layers: layers on the GPU, if there is one; -1 for all.
         n_batch: rows of the largest forward pass, so also the prompt tokens read in one.
         n_lanes: requests that are decoded at the same time; more wait.
-        kv_tokens: tokens of memory that running requests and kept prefixes share; 0 takes twice `n_ctx`.
+        kv_tokens: tokens of the KV cache, which running requests share; kept dialogues may hold as many outside of it.
+            0 takes twice `n_ctx`.
         n_kept: finished dialogues whose memory is kept, besides the running lanes, for others to continue or share.
         prefill_chunk: prompt tokens read per round while other lanes generate, so that they go on meanwhile.
         exact: on the CPU, keep to kernels that compute a token alike alone and in a batch, so that speculation cannot

@@ -165,10 +165,14 @@ def test_an_idle_memory_takes_any_request_that_fits_the_context(context: Context
 
 def test_cells_live_on_when_their_first_owner_is_forgotten(pool: SequencePool, context: Context) -> None:
     first, second = [*WORLD, *words(1, 30)], [*WORLD, *words(50, 31)]
-    serve(pool, context, first)
-    serve(pool, context, second)
-    owner = next(s for s in pool._sequences if s.tokens == first)
+    owner = pool.acquire(first, len(first) + 1)
+    assert owner is not None
+    owner.tokens = read(context, owner, first)
+    heir = pool.acquire(second, len(second) + 1)
+    assert heir is not None and heir.tokens == WORLD
+    read(context, heir, second)
     pool.forget(owner)
+    pool.release(heir, second)
     assert pool.n_cells == len(second)
     assert serve(pool, context, [*second, 99]) == len(second)
 

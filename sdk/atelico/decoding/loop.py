@@ -175,8 +175,8 @@ class DecodeLoop:
         try:
             logits = decode(turns, self._context, helper)
         except MemoryFullError as error:
-            # Shared cells are counted by whom they belonged to, which may be a little off: give all idle ones up once.
-            if not self.sequences.forget_idle():
+            # Shared cells are counted by whom they belonged to, which may be a little off: park all idle ones once.
+            if not self.sequences.park_idle():
                 self._fail([turn.lane for turn in turns], error)
             return
         except InferenceError as error:

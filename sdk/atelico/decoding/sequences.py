@@ -1,7 +1,8 @@
 """The memory's sequences: which are in use, what the idle ones still hold, and who may reuse it.
 
-A sequence outlives its request. A new request takes the longest common prefix from whatever is in memory: in place
-where it simply continues an idle sequence, shared by copy (the cells are not duplicated) where others still need it.
+A sequence outlives its request. A new request takes the longest common prefix from whatever there is: an idle sequence
+is continued in place, a running lane's is shared by copy (the cells are not duplicated), a parked one is restored.
+Whatever else is idle when a lane starts is parked (parked.py), so that it does not slow those that run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import itertools
 from collections.abc import Sequence as TokenSequence
 from dataclasses import dataclass, field
 
+from atelico.decoding.parked import Parked, ParkingLot
 from atelico.runtime.context import Context
 from atelico.runtime.prefix import common_prefix
 
 # Sharing fewer tokens than this saves less than the copy's bookkeeping costs.
 MIN_SHARED = 16
-# An idle sequence is continued in place when at most so many of its tokens would be lost; otherwise it is kept for its
-# own next turn and its prefix is shared.
+# A dialogue is continued when at most so many of its tokens would be lost; otherwise a copy of it stays parked for its
+# own next turn.
 MAX_LOST = 16
 
 
@@ -56,6 +58,7 @@ class SequencePool:
         self._context = context
         self._clock = itertools.count(1)
         self._sequences = [Sequence(i) for i in range(context.n_sequences)]
+        self._parked = ParkingLot(context)
 
     @property
     def n_cells(self) -> int:
@@ -77,24 +80,21 @@ class SequencePool:
         Returns:
             The sequence, its `tokens` a prefix of `prompt`; or None while running lanes leave no room.
         """
-        source, n_common = self._reusable(prompt[: len(prompt) - 1]) if reuse else (None, 0)
-        sequence = None
-        if source is not None:
-            if source.running or len(source.tokens) - n_common > MAX_LOST:
-                sequence = self._begin_shared(source, n_common, reserve)
-            if sequence is None and not source.running:
-                sequence = self._continue(source, n_common, reserve)
-        if sequence is None and self._make_room(reserve, keep=None):
-            sequence = self._free_sequence(keep=None)
+        prefix = prompt[: len(prompt) - 1] if reuse else []
+        source, n_common = self._reusable(prefix)
+        sequence = self._restore(prefix, max(n_common, MIN_SHARED - 1), reserve)
+        if sequence is None and source is not None and source.tokens:
+            begin = self._begin_shared if source.running else self._continue
+            sequence = begin(source, n_common, reserve)
+        elif sequence is None:
+            sequence = self._empty(reserve)
         if sequence is not None:
             sequence.reserved = reserve
         return sequence
 
     def _begin_shared(self, source: Sequence, length: int, reserve: int) -> Sequence | None:
-        """An empty sequence that shares the first `length` tokens of `source`, which keeps all of its own."""
-        if not self._make_room(reserve - length, keep=source):
-            return None
-        sequence = self._free_sequence(keep=source)
+        """An empty sequence that shares the first `length` tokens of the running `source`."""
+        sequence = self._empty(reserve - length)
         if sequence is not None:
             self._context.share(source.id, sequence.id, length)
             sequence.tokens = source.tokens[:length]
@@ -103,15 +103,40 @@ class SequencePool:
 
     def _continue(self, source: Sequence, length: int, reserve: int) -> Sequence | None:
         """The idle `source` itself, cut to its first `length` tokens."""
-        if not self._make_room(reserve - source.n_cells, keep=source):
+        self.park_idle(keep=source)
+        if self.n_cells - source.n_cells + reserve > self._context.n_cells:
             return None
-        self._context.truncate(source.id, length)
+        if len(source.tokens) - length > MAX_LOST:
+            self._park(source)
+        self._context.truncate(source.id, length)  # which `_reusable` found possible
         source.tokens = source.tokens[:length]
         source.n_shared = min(source.n_shared, length)
         for other in self._sequences:
             if other.owner is source:  # what it shared beyond the cut is its own from now on
                 other.n_shared = min(other.n_shared, length)
         return source
+
+    def _restore(self, prefix: TokenSequence[int], n_beaten: int, reserve: int) -> Sequence | None:
+        """The parked dialogue with the most of `prefix`, cut to that; None where that is no more than `n_beaten`."""
+        parked = self._parked.take(prefix, n_beaten)
+        if parked is None:
+            return None
+        length = common_prefix(parked.tokens, prefix)
+        sequence = self._empty(max(reserve, len(parked.tokens)))
+        done = (
+            sequence is not None
+            and self._context.restore(sequence.id, parked.state)
+            and self._context.truncate(sequence.id, length)
+        )
+        if not done or len(parked.tokens) - length > MAX_LOST:
+            self._parked.add(parked, self._n_parkable)
+        if sequence is None:
+            return None
+        if not done:
+            self._context.clear(sequence.id)
+            return None
+        sequence.tokens = parked.tokens[:length]
+        return sequence
 
     def release(self, sequence: Sequence, tokens: list[int]) -> None:
         """A lane is done with `sequence`, whose memory holds exactly `tokens` and stays for others to reuse."""
@@ -132,7 +157,7 @@ class SequencePool:
 
     def adopt(self, tokens: list[int], state: bytes) -> bool:
         """Take in a state that `export` returned for `tokens`. False when there is no room, or it does not fit."""
-        sequence = self._free_sequence(keep=None) if self._make_room(len(tokens), keep=None) else None
+        sequence = self._empty(len(tokens))
         if sequence is None or not self._context.restore(sequence.id, state):
             return False
         self.release(sequence, tokens)
@@ -149,38 +174,41 @@ class SequencePool:
         self._context.clear(sequence.id)
         sequence.tokens, sequence.reserved, sequence.n_shared, sequence.owner = [], 0, 0, None
 
-    def forget_idle(self) -> bool:
-        """Empty every idle sequence; False when there was nothing to empty."""
-        idle = [sequence for sequence in self._sequences if not sequence.running and sequence.tokens]
-        for sequence in idle:
+    def park_idle(self, keep: Sequence | None = None) -> bool:
+        """Move every idle sequence but `keep` out of the KV cache; False when there was nothing to move."""
+        idle = [s for s in self._sequences if not s.running and s.tokens and s is not keep]
+        idle.sort(key=lambda sequence: sequence.last_used, reverse=True)
+        for i, sequence in enumerate(idle):
+            if i < self._n_parkable:
+                self._park(sequence)
             self.forget(sequence)
         return bool(idle)
+
+    def _park(self, sequence: Sequence) -> None:
+        """Park a copy of what `sequence` holds."""
+        if self._n_parkable:
+            parked = Parked(sequence.tokens, self._context.state(sequence.id), sequence.last_used)
+            self._parked.add(parked, self._n_parkable)
+
+    @property
+    def _n_parkable(self) -> int:
+        """Dialogues that may be parked beside the running lanes and the one that is about to start."""
+        return max(len(self._sequences) - sum(sequence.running for sequence in self._sequences) - 1, 0)
 
     def _reusable(self, prompt: TokenSequence[int]) -> tuple[Sequence | None, int]:
         """The sequence with the longest common prefix that is worth reusing, and that prefix's length."""
         if self._context.recurrent:
             return None, 0
         lengths = [(common_prefix(sequence.tokens, prompt), sequence) for sequence in self._sequences]
-        # Among equals an idle one, which may be continued in place, and the latest, which is evicted last.
+        # Among equals an idle one, which is continued in place, and the latest.
         n_common, source = max(lengths, key=lambda pair: (pair[0], not pair[1].running, pair[1].last_used))
-        return (source, n_common) if n_common >= MIN_SHARED else (None, 0)
+        # A sequence that was restored holds no more than its last window.
+        usable = n_common >= MIN_SHARED and self._context.can_truncate(source.id, n_common)
+        return (source, n_common) if usable else (None, 0)
 
-    def _make_room(self, n_new: int, keep: Sequence | None) -> bool:
-        """Evict idle sequences, the least recently used first, until `n_new` more cells fit."""
-        running = sum(s.n_cells for s in self._sequences if s.running or s is keep)
-        if running + n_new > self._context.n_cells:
-            return False
-        idle = sorted((s for s in self._sequences if not s.running and s is not keep), key=lambda s: s.last_used)
-        for sequence in idle:
-            if self.n_cells + n_new <= self._context.n_cells:
-                break
-            self.forget(sequence)
-        return True
-
-    def _free_sequence(self, keep: Sequence | None) -> Sequence | None:
-        idle = [s for s in self._sequences if not s.running and s is not keep]
-        if not idle:
+    def _empty(self, n_new: int) -> Sequence | None:
+        """An empty sequence that may take `n_new` cells, or None while running lanes leave no room."""
+        self.park_idle()
+        if self.n_cells + n_new > self._context.n_cells:
             return None
-        sequence = min(idle, key=lambda s: (bool(s.tokens), s.last_used))
-        self.forget(sequence)
-        return sequence
+        return next((sequence for sequence in self._sequences if not sequence.running), None)

@@ -227,6 +227,10 @@ class Context:
         """Whether `truncate` would work."""
         return self._memory.can_truncate(sequence, length)
 
+    def can_restore(self, n_tokens: int, length: int) -> bool:
+        """Whether a state of `n_tokens` tokens can be restored and then cut to `length` of them."""
+        return self._memory.can_restore(n_tokens, length)
+
     def share(self, source: int, target: int, length: int) -> None:
         """Make the empty `target` begin with the first `length` tokens of `source`. The cells are shared, not copied.
 
@@ -251,7 +255,7 @@ class Context:
 
         Trusts its input: give it only what `state` returned for this model.
         """
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        buffer = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
         done = bool(llama_cpp.llama_state_seq_set_data(self.handle, buffer, len(state), sequence) == len(state))
         if not done:
             self.clear(sequence)

@@ -54,8 +54,19 @@ class Memory:
             return n_decoded is not None and n_removed <= min(self.n_rollback, n_decoded - 1)
         if self._n_window:
             first: int = llama_cpp.llama_memory_seq_pos_min(self._handle, sequence)
-            return 0 <= first <= max(0, length - self._n_window + 1)
+            return self._window_begins_at(first, length)
         return True
+
+    def can_restore(self, n_tokens: int, length: int) -> bool:
+        """Whether the state of a sequence of `n_tokens` tokens can be restored and cut to the first `length`."""
+        if self.recurrent:
+            return n_tokens == length
+        # The state has of a window's layers only what the next token would see.
+        return not self._n_window or self._window_begins_at(max(0, n_tokens - self._n_window), length)
+
+    def _window_begins_at(self, first: int, length: int) -> bool:
+        """Whether cells from position `first` on are all that the window needs after `length` tokens."""
+        return 0 <= first <= max(0, length - self._n_window + 1)
 
     def truncate(self, sequence: int, length: int) -> bool:
         """Keep the first `length` tokens of `sequence`. False when it cannot be cut there; it is unchanged then.
