@@ -90,11 +90,17 @@ class Message(Struct):
         return self.content or ""
 
 
+# How a draft token becomes one of the answer. "exact": it is what the sampler takes anyway, so the text is the one of
+# plain decoding. "stochastic": by speculative sampling, so the distribution of texts is.
+Acceptance = Literal["exact", "stochastic"]
+
+
 class Speculative(Struct):
     """How to speculate. `k`: at most so many draft tokens per round; None takes the proposer's default."""
 
     proposer: str | None = "auto"
     k: Count | None = None
+    acceptance: Acceptance | None = None
 
 
 class Prediction(Struct):
@@ -489,6 +495,7 @@ class SpeculationInfo(Wire):
     """What speculation did for this request; where it was not active, `reason` says why.
 
     `governor` is null where it was off, or nothing was drafted. `near_ties`: rows decoded again on their own.
+    `acceptance`: the rule for drafts; null where it was not active.
     """
 
     proposer: str | None
@@ -502,6 +509,7 @@ class SpeculationInfo(Wire):
     proposed_sources: dict[str, int] = msgspec.field(default_factory=dict)
     near_ties: int = 0
     governor: GovernorInfo | None = None
+    acceptance: Acceptance | None = None
 
 
 class Timings(Wire):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from atelico import Engine
+from support.g_test import g_test_p
 from support.near_tie import replay
 from support.observe import loaded_model, run
 from support.prompts import request
@@ -40,19 +40,6 @@ def sampled(engine: Engine, model: Path, **fields: object) -> Answers:
 def name(text: str, data: list[int]) -> str:
     """One name per token."""
     return text if "\ufffd" not in text else str(data)
-
-
-def g_test_p(observed: Counter[str], expected: dict[str, float]) -> float:
-    """p-value of the G-test; cells that expect fewer than 5 are pooled (Wilson and Hilferty's approximation)."""
-    large = [cell for cell, count in expected.items() if count >= 5]
-    rest = sum(count for cell, count in expected.items() if cell not in large)
-    cells = [(observed[cell], expected[cell]) for cell in large]
-    if rest > 0:
-        cells.append((sum(observed.values()) - sum(count for count, _ in cells), rest))
-    statistic = 2 * sum(count * math.log(count / wanted) for count, wanted in cells if count)
-    freedom = len(cells) - 1
-    z = ((statistic / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / math.sqrt(2 / (9 * freedom))
-    return 0.5 * math.erfc(z / math.sqrt(2))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atelico.speculation.compose import DRAFTER_MATCH, compose
+from atelico.speculation.draft import Distribution
 
 
 class ToyGrammar:
@@ -159,15 +160,18 @@ class Network:
     source = "network"
     reads_hidden = False
 
-    def __init__(self, *guess: int) -> None:
+    def __init__(self, *guess: int, draws: bool = False) -> None:
         self._guess = list(guess)
+        self._draws = draws
         self.asked: list[tuple[list[int], int]] = []
+        self.distributions: list[Distribution] = []
 
     def observe(self, tokens: Sequence[int]) -> None:
         """Nothing to learn."""
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
         self.asked.append((list(ahead), budget))
+        self.distributions = [np.full(10, 0.1) for _ in self._guess[:budget]] if self._draws else []
         return self._guess[:budget]
 
     def read(self, position: int, hidden: npt.NDArray[np.float32]) -> None:
@@ -214,3 +218,17 @@ def test_no_budget_means_no_draft_and_no_question() -> None:
     proposer = Fixed(1)
     assert len(compose([proposer], ToyGrammar([1, 2]), 0)) == 0
     assert proposer.asked == []
+
+
+def test_drawn_tokens_stay_whatever_the_grammar_says_and_end_the_draft() -> None:
+    grammar = ToyGrammar([1, 2, 3, 4, 5], [1, 6, 9])
+    for guess in ((2, 3), (2, 8), (8, 8)):  # legal, in part, not at all
+        draft = compose([Fixed(4, match=5)], grammar, 8, Network(*guess, draws=True), n_affordable=2)
+        assert draft.tokens == [1, *guess]
+        assert draft.sources == ["grammar", "network", "network"]
+        assert [shares is None for shares in draft.distributions] == [True, False, False]
+
+
+def test_the_head_of_a_draft_keeps_what_its_tokens_were_drawn_from() -> None:
+    draft = compose([], None, 4, Network(7, 8, 9, draws=True), n_affordable=3)
+    assert [id(shares) for shares in draft.head(2).distributions] == [id(shares) for shares in draft.distributions[:2]]

@@ -98,6 +98,13 @@ def test_drafters_are_looked_for_only_where_they_were_asked_for() -> None:
     assert asked == []
 
 
+def test_the_rule_of_acceptance_is_exact_unless_the_request_says_otherwise() -> None:
+    assert plan(Speculative(proposer="pld"), 16).acceptance == "exact"
+    assert plan(Speculative(proposer="pld", acceptance="stochastic"), 16).acceptance == "stochastic"
+    assert plan(Speculative(proposer="mtp", acceptance="stochastic"), 16, predicted=True).acceptance == "stochastic"
+    assert plan(None, 16, predicted=True).acceptance == "exact"
+
+
 def test_a_prediction_is_drafted_from_whatever_else_was_asked_for() -> None:
     assert plan(None, 16, predicted=True) == SpeculationPlan("prediction", k=16)
     assert plan(Speculative(proposer="Medusa", k=3), 16, predicted=True) == SpeculationPlan("prediction", k=3)

@@ -117,6 +117,8 @@ def test_a_value_out_of_range_is_an_error_that_names_the_field(field: str, value
         ({"speculative": {"k": 2.5}}, "speculative.k"),
         ({"speculative": {"k": True}}, "speculative.k"),
         ({"speculative": {"proposer": 5}}, "speculative.proposer"),
+        ({"speculative": {"acceptance": "always"}}, "speculative.acceptance"),
+        ({"speculative": {"acceptance": 1}}, "speculative.acceptance"),
         ({"response_format": {"type": "yaml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a b"}}}, "response_format.json_schema"),

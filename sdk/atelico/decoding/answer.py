@@ -150,6 +150,7 @@ def _speculation(lanes: Sequence[Lane]) -> SpeculationInfo:
         sources=dict(sources),
         proposed_sources=dict(proposed_sources),
         governor=_governor(lanes, proposed),
+        acceptance=plan.acceptance if plan.reason is None else None,
     )
 
 

@@ -57,6 +57,7 @@ class Lane:
         drafter: the network that drafts for it, if one does.
         governed: whether the governor decides how much of a draft is verified.
         guarded: whether near ties are decided by a pass of their own.
+        stochastic: whether drafts are accepted by the rule of speculation/acceptance.py, not as what is sampled anyway.
         closing: how its document ends within its tokens, where it is to be one.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
         markers: texts of control tokens that its tool calls are made of.
@@ -84,6 +85,7 @@ class Lane:
     reuses: bool = True
     drafter: Drafter | None = None
     guarded: bool = True
+    stochastic: bool = False
     matcher: Matcher | None = None
     closing: Closing | None = None
     n_logprobs: int | None = None

@@ -18,6 +18,11 @@ def pick_seed(request: ChatRequest) -> int:
     return request.seed if request.seed is not None else secrets.randbits(63)
 
 
+def pick_temperature(request: ChatRequest, defaults: SamplingDefaults) -> float:
+    """The request's temperature, else the model's, else OpenAI's."""
+    return _first(request.temperature, defaults.temperature, otherwise=DEFAULT_TEMPERATURE)
+
+
 def build_sampler(request: ChatRequest, defaults: SamplingDefaults, n_vocab: int, seed: int) -> Sampler:
     """The sampler of one choice.
 
@@ -32,7 +37,7 @@ def build_sampler(request: ChatRequest, defaults: SamplingDefaults, n_vocab: int
             )
     return Sampler(
         n_vocab,
-        temperature=_first(request.temperature, defaults.temperature, otherwise=DEFAULT_TEMPERATURE),
+        temperature=pick_temperature(request, defaults),
         top_k=int(_first(request.top_k, defaults.top_k, otherwise=0)),
         top_p=_first(request.top_p, defaults.top_p, otherwise=1.0),
         min_p=_first(request.min_p, defaults.min_p, otherwise=0.0),

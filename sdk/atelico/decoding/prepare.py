@@ -6,7 +6,7 @@ from atelico.decoding.calling import Calling, messages_for, thinking_tags
 from atelico.decoding.closing import WINDOW, Closing
 from atelico.decoding.lane import Lane
 from atelico.decoding.loaded import LoadedModel
-from atelico.decoding.options import build_sampler, pick_seed
+from atelico.decoding.options import build_sampler, pick_seed, pick_temperature
 from atelico.decoding.text import TextStream
 from atelico.errors import ContextOverflowError, InvalidRequestError
 from atelico.grammar.compiler import CompiledGrammar
@@ -186,10 +186,12 @@ def _lane(
     speculates = plan.proposer is not None and plan.reason is None
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
+    # At temperature 0 both rules of acceptance say the same, and the sampler says it without probabilities.
+    stochastic = plan.acceptance == "stochastic" and pick_temperature(request, loaded.info.sampling) > 0
     proposers = _proposers(request, loaded, prompt, grammar, plan) if speculates else []
     drafter = None
     if speculates and plan.drafter is not None:
-        drafter = loaded.drafters.make(plan.drafter, len(prompt), sampler)
+        drafter = loaded.drafters.make(plan.drafter, len(prompt), sampler, draws=stochastic)
         drafter.observe(prompt)
     stops = request.stop_strings()
     if loaded.template.turn_end is not None and job.prompt is None:
@@ -211,7 +213,8 @@ def _lane(
         governed=speculates and options.governor != "off",
         proposers=proposers,
         drafter=drafter,
-        guarded=options.near_tie != "off",
+        guarded=options.near_tie != "off" and not stochastic,
+        stochastic=stochastic,
         matcher=grammar.matcher(bounded=options.json_bounds != "off") if grammar is not None else None,
         closing=Closing(grammar.shortest(max_tokens) if max_tokens < WINDOW else None) if grammar is not None else None,
         n_logprobs=(request.top_logprobs or 0) if request.logprobs else None,

@@ -2,7 +2,8 @@
 
 Every lane puts `[pending token, draft...]` into one batch with logits on every row; its rows are then sampled one after
 the other through the lane's own sampler and grammar until a sample differs from the draft (sample-and-match). Each
-sample sees the same history as in plain decoding, so speculation changes the speed and never the answer.
+sample sees the same history as in plain decoding, so speculation changes the speed and never the answer. Only where the
+request asks for stochastic acceptance is a drafted row decided by that rule, which keeps the distribution instead.
 """
 
 from __future__ import annotations
@@ -13,22 +14,18 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
 from atelico._native import Sampled
 from atelico.decoding.lane import Lane
 from atelico.errors import InferenceError
 from atelico.protocol import TokenLogprob, TopLogprob
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.vocabulary import Vocabulary
+from atelico.speculation.acceptance import Mask, sampled_as, verified
 from atelico.speculation.compose import compose
 from atelico.speculation.draft import Draft
 from atelico.speculation.governor import Governor
 
 logger = logging.getLogger(__name__)
-
-Masks = npt.NDArray[np.int32]
 
 _SIMPLIFY = "Simplify the schema."
 
@@ -47,7 +44,7 @@ class Turn:
     draft: Draft
     samples: bool
     guess: Draft = field(default_factory=Draft)
-    masks: Future[Masks] | None = None
+    masks: Future[Mask] | None = None
     near_tie: float = 0.0
     undecided: Logits | None = None
 
@@ -212,7 +209,7 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
         mask = masks[i] if masks is not None else None
         if mask is not None and not mask.any():
             raise InferenceError("The grammar engine failed: it has no mask for this position.", hint=_SIMPLIFY)
-        sample = lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+        sample = _sampled(lane, row, mask, draft, i)
         if sample.margin < turn.near_tie:
             turn.undecided = row.copy()
             break
@@ -241,15 +238,21 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     _observe(lane, lane.tokens[n_before:])
 
 
+def _sampled(lane: Lane, row: Logits, mask: Mask | None, draft: Draft, i: int) -> Sampled:
+    """What comes where row `i` says what follows draft[:i]."""
+    if lane.stochastic and i < len(draft):
+        token, shares = draft.tokens[i], draft.distributions[i]
+        return verified(lane.sampler, row, mask, token, shares, position=lane.n_output, n_logprobs=lane.n_logprobs)
+    return lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+
+
 def _closed(lane: Lane, sample: Sampled, row: Logits) -> Sampled | None:
     """`sample`, or the token that ends the document in its place; None where the document ends before it."""
     assert lane.closing is not None and lane.matcher is not None
     token = lane.closing.choose(lane.matcher, sample.token, lane.n_remaining)
     if token is None or token == sample.token:
         return sample if token is not None else None
-    only = np.zeros((len(row) + 31) // 32, np.uint32)
-    only[token // 32] = np.uint32(1 << token % 32)
-    return lane.sampler.sample(row, only, position=lane.n_output, n_logprobs=lane.n_logprobs)
+    return sampled_as(lane.sampler, row, token, position=lane.n_output, n_logprobs=lane.n_logprobs)
 
 
 def _commit(lane: Lane, sample: Sampled, vocabulary: Vocabulary) -> None:

@@ -193,8 +193,8 @@ class Matcher:
                     break
                 if self._walk(draft[i : i + 1]) == 0:
                     rows[i + 1 :] = 0
-                    # At a limit the engine refuses what its own mask allows.
-                    return not _allows(row, draft[i])
+                    # At a limit the engine refuses what its own mask allows. End tokens are never walked.
+                    return not (self._is_walkable(draft[i]) and _allows(row, draft[i]))
                 walked += 1
                 n_digits = self._digits_after(n_digits, draft[i])
                 extent = extent.after(self._vocabulary.piece(draft[i]))

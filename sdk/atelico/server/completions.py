@@ -194,6 +194,7 @@ def _joined(infos: Sequence[AtelicoInfo]) -> AtelicoInfo:
             acceptance_rate=accepted / proposed if proposed else None,
             sources=dict(sum((Counter(s.sources) for s in speculations), Counter())),
             proposed_sources=dict(sum((Counter(s.proposed_sources) for s in speculations), Counter())),
+            acceptance=speculations[0].acceptance,
         ),
         timings=Timings(**slowest.model_dump()),
         cached_tokens=sum(info.cached_tokens for info in infos),

@@ -44,7 +44,8 @@ def compose(
 
     Forced tokens come first, since they cannot be rejected. Then the guess of the source with the longest match, cut at
     the first token the grammar refuses; then the tokens forced after that; and so on with whichever source then knows
-    the context best. A network is asked at most once, for `n_affordable` tokens, where no match is long.
+    the context best. A network is asked at most once, for `n_affordable` tokens, where no match is long. Where its
+    tokens are drawn by chance, the draft ends with them, whatever they are.
     """
     draft = Draft()
     if budget <= 0:
@@ -56,6 +57,11 @@ def compose(
         guess = _best_guess(proposers, draft, budget - len(draft), n_guessed)
         if drafter is not None and n_affordable > 0 and (guess is None or guess.match < DRAFTER_MATCH - n_guessed):
             tokens = drafter.propose(draft.tokens, min(n_affordable, budget - len(draft)))
+            if drafter.distributions:
+                # As acceptance.py needs it: no token is left out for what it is, be it one that the grammar refuses,
+                # and nothing follows whose presence would tell the governor which tokens were drawn.
+                draft.extend(tokens, drafter.source, distributions=drafter.distributions)
+                break
             guess = _Guess(tokens, drafter.source, 0) if tokens else guess
             drafter = None
         if guess is None:

@@ -9,24 +9,34 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+# A probability for every token of the vocabulary: float64 [n_vocab].
+Distribution = npt.NDArray[np.float64]
+
 
 @dataclass
 class Draft:
-    """Tokens guessed to follow, each with the name of the source that guessed it and the match length it went by."""
+    """Tokens guessed to follow, each with the name of the source that guessed it and the match length it went by.
+
+    `distributions`: what each was drawn from, by chance; None where it was looked up or is the likeliest.
+    """
 
     tokens: list[int] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     matches: list[int] = field(default_factory=list)
+    distributions: list[Distribution | None] = field(default_factory=list)
 
-    def extend(self, tokens: Sequence[int], source: str, match: int = 0) -> None:
-        """Append `tokens`, all guessed by `source` from a match of `match` tokens."""
+    def extend(
+        self, tokens: Sequence[int], source: str, match: int = 0, distributions: Sequence[Distribution] = ()
+    ) -> None:
+        """Append `tokens`, all guessed by `source` from a match of `match` tokens, or drawn from `distributions`."""
         self.tokens.extend(tokens)
+        self.distributions.extend(distributions or [None] * len(tokens))
         self.sources.extend([source] * len(tokens))
         self.matches.extend([match] * len(tokens))
 
     def head(self, length: int) -> Draft:
         """The first `length` tokens as a draft of their own."""
-        return Draft(self.tokens[:length], self.sources[:length], self.matches[:length])
+        return Draft(self.tokens[:length], self.sources[:length], self.matches[:length], self.distributions[:length])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -64,10 +74,12 @@ class Drafter(Protocol):
     Attributes:
         source: the name its tokens are counted under.
         reads_hidden: whether `read` must be called.
+        distributions: what the tokens of the last proposal were drawn from, one each; empty where they are no draws.
     """
 
     source: str
     reads_hidden: bool
+    distributions: list[Distribution]
 
     def observe(self, tokens: Sequence[int]) -> None:
         """As a Proposer's."""

@@ -12,6 +12,7 @@ from atelico.errors import InferenceError
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.model import Model
 from atelico.runtime.prefix import common_prefix
+from atelico.speculation.draft import Distribution
 from atelico.speculation.pick import Pick, greedy
 
 # A token that is so unlikely, by the drafter's own reckoning, is not worth verifying where the likeliest is wanted.
@@ -79,6 +80,7 @@ class ModelDrafter:
         self._pick = pick
         self._slot: Slot | None = None
         self._tokens: list[int] = []
+        self.distributions: list[Distribution] = []
 
     def observe(self, tokens: Sequence[int]) -> None:
         """`tokens` were committed."""
@@ -88,7 +90,11 @@ class ModelDrafter:
         """Not needed."""
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
-        """What the drafter expects after the committed tokens and `ahead`, until it is unsure."""
+        """What the drafter expects after the committed tokens and `ahead`, until it is unsure.
+
+        Draws never stop early: acceptance.py says why.
+        """
+        self.distributions = []
         context = self._drafter.context
         tokens = [*self._tokens, *ahead]
         budget = min(budget, context.n_ctx - len(tokens))
@@ -99,11 +105,13 @@ class ModelDrafter:
         logits = self._follow(self._slot, tokens, budget)
         guess: list[int] = []
         while logits is not None:
-            token = self._pick(logits, len(tokens) + len(guess) - self._n_prompt)
-            if token == np.argmax(logits) and _probability(logits, token) < MIN_PROBABILITY:
+            token, shares = self._pick(logits, len(tokens) + len(guess) - self._n_prompt)
+            if shares is not None:
+                self.distributions.append(shares)
+            elif token == np.argmax(logits) and _probability(logits, token) < MIN_PROBABILITY:
                 break
             guess.append(token)
-            if len(guess) == budget or token in self._drafter.eog:
+            if len(guess) == budget or (shares is None and token in self._drafter.eog):
                 break
             logits = self._feed(self._slot, [token], wants_logits=True)
         return guess

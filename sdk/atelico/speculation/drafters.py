@@ -19,7 +19,7 @@ from atelico.runtime.vocabulary_match import mismatch
 from atelico.speculation.draft import Drafter
 from atelico.speculation.draft_model import DraftModel, ModelDrafter
 from atelico.speculation.mtp import Head, HeadDrafter
-from atelico.speculation.pick import as_sampled_by
+from atelico.speculation.pick import as_sampled_by, drawn_with
 from atelico.speculation.registry import DrafterKind
 
 logger = logging.getLogger(__name__)
@@ -71,14 +71,15 @@ class Drafters:
                 self._missing[kind] = f"the drafter '{kind}' cannot be used: {error.message}"
         return self._missing[kind]
 
-    def make(self, kind: DrafterKind, n_prompt: int, sampler: Sampler) -> Drafter:
+    def make(self, kind: DrafterKind, n_prompt: int, sampler: Sampler, *, draws: bool) -> Drafter:
         """A drafter for one lane. Only for a kind that is not missing.
 
         Args:
             n_prompt: tokens of the lane's prompt.
             sampler: the lane's, which will verify the drafts.
+            draws: whether its tokens are to be draws from its distribution, as the rule "stochastic" needs them.
         """
-        pick = as_sampled_by(sampler, self._target.model.vocabulary.n_tokens)
+        pick = (drawn_with if draws else as_sampled_by)(sampler, self._target.model.vocabulary.n_tokens)
         if kind == "mtp":
             assert self._head is not None
             return HeadDrafter(self._head, n_prompt, pick)

@@ -12,6 +12,7 @@ import numpy as np
 
 from atelico.errors import InferenceError
 from atelico.runtime.mtp import HeadContext, HeadOutput, Hidden
+from atelico.speculation.draft import Distribution
 from atelico.speculation.pick import Pick, greedy
 
 # Entries of accepted tokens ride along with the next draft; where none comes, so many are decoded on their own.
@@ -66,6 +67,7 @@ class HeadDrafter:
         self._n_entries = 0
         self._first_hidden = 0
         self._hidden: Hidden = np.empty((0, head.context.n_embd), np.float32)
+        self.distributions: list[Distribution] = []
 
     def observe(self, tokens: Sequence[int]) -> None:
         """`tokens` were committed."""
@@ -90,7 +92,11 @@ class HeadDrafter:
             self._catch_up(position + len(hidden) if is_prompt else position)
 
     def propose(self, ahead: Sequence[int], budget: int) -> list[int]:
-        """What the head expects after the committed tokens and `ahead`, one pass per token."""
+        """What the head expects after the committed tokens and `ahead`, one pass per token.
+
+        Draws never stop early: acceptance.py says why.
+        """
+        self.distributions = []
         last = len(self._tokens) - 1  # the pending token
         n_hidden = self._first_hidden + len(self._hidden)
         if self._sequence is None or budget <= 0 or n_hidden < last:
@@ -107,9 +113,11 @@ class HeadDrafter:
             position += 1
         guess: list[int] = []
         while output is not None:
-            token = self._pick(output.logits, position - self._n_prompt)
+            token, shares = self._pick(output.logits, position - self._n_prompt)
             guess.append(token)
-            if len(guess) == budget or token in self._head.eog:
+            if shares is not None:
+                self.distributions.append(shares)
+            if len(guess) == budget or (shares is None and token in self._head.eog):
                 break
             output = self._continue(position, token, output)
             position += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from atelico.protocol import Speculative
+from atelico.protocol import Acceptance, Speculative
 from atelico.speculation.draft import Proposer
 from atelico.speculation.lookahead import Lookahead
 from atelico.speculation.ngram_pool import NgramPool
@@ -48,13 +48,14 @@ _BUILDERS: dict[str, Callable[[Memories, int], list[Proposer]]] = {
 class SpeculationPlan:
     """What a request asked for. `reason` says why it decodes plainly; None when it may speculate.
 
-    `drafter`: the network that drafts, besides or in place of what is looked up.
+    `drafter`: the network that drafts, besides or in place of what is looked up. `acceptance`: the rule for drafts.
     """
 
     proposer: str | None
     k: int = 0
     reason: str | None = None
     drafter: DrafterKind | None = None
+    acceptance: Acceptance = "exact"
 
 
 def _no_drafters(kind: DrafterKind) -> str:
@@ -78,7 +79,8 @@ def plan(
         return SpeculationPlan(name, reason="proposer 'none' was requested")
     found = _plan(name, asked, max_k, missing)
     if found.reason is not None and predicted:
-        return SpeculationPlan("prediction", k=min(asked.k if asked is not None and asked.k else max_k, max_k))
+        k = min(asked.k if asked is not None and asked.k else max_k, max_k)
+        return SpeculationPlan("prediction", k=k, acceptance=_acceptance(asked))
     return found
 
 
@@ -95,7 +97,11 @@ def _plan(name: str | None, asked: Speculative | None, max_k: int, missing: Miss
     elif name == "auto":
         drafter = next((kind for kind in _DRAFTERS if missing(kind) is None), None)
     k = asked.k or (DEFAULT_K_MTP if drafter == "mtp" else DEFAULT_K)
-    return SpeculationPlan(name, k=min(k, max_k), drafter=drafter)
+    return SpeculationPlan(name, k=min(k, max_k), drafter=drafter, acceptance=_acceptance(asked))
+
+
+def _acceptance(asked: Speculative | None) -> Acceptance:
+    return (asked.acceptance if asked is not None else None) or "exact"
 
 
 def build(
