@@ -106,6 +106,33 @@ def test_a_dialogue_that_is_alone_stays_in_place(pool: SequencePool, context: Co
     state.assert_not_called()
 
 
+def together(pool: SequencePool, context: Context) -> None:
+    """FIRST and SECOND run at the same time, their cells interleaved; both are idle afterwards."""
+    lanes = [(pool.acquire(tokens, 80), tokens) for tokens in (FIRST, SECOND)]
+    for i in range(len(FIRST)):
+        context.decode([Row(tokens[i], i, lane.id, False) for lane, tokens in lanes if lane is not None])
+    for lane, tokens in lanes:
+        assert lane is not None
+        pool.release(lane, tokens)
+
+
+def test_a_dialogue_moves_to_the_lowest_cells_when_those_between_its_own_are_free(
+    pool: SequencePool, context: Context
+) -> None:
+    together(pool, context)
+    with mock.patch.object(context, "restore", wraps=context.restore) as restore:
+        assert [serve(pool, context, [*FIRST, *words(200, n)]) for n in (1, 2)] == [60, 61]
+    restore.assert_called_once()  # the second time it has been alone
+    assert serve(pool, context, [*SECOND, 7]) == 60
+
+
+def test_a_dialogue_past_its_window_is_not_moved_since_it_could_not_be_cut_then(context_of: MakeContext) -> None:
+    context = context_of("gemma3")
+    pool = SequencePool(context)
+    together(pool, context)
+    assert serve(pool, context, [*FIRST[:20], 7]) == 20
+
+
 def test_a_dialogue_that_runs_is_not_parked(pool: SequencePool, context: Context) -> None:
     running = pool.acquire(FIRST, 80)
     assert running is not None

@@ -103,11 +103,13 @@ class SequencePool:
 
     def _continue(self, source: Sequence, length: int, reserve: int) -> Sequence | None:
         """The idle `source` itself, cut to its first `length` tokens."""
-        self.park_idle(keep=source)
+        had_others = self.park_idle(keep=source)
         if self.n_cells - source.n_cells + reserve > self._context.n_cells:
             return None
         if len(source.tokens) - length > MAX_LOST:
             self._park(source)
+        if had_others:
+            self._lower(source)
         self._context.truncate(source.id, length)  # which `_reusable` found possible
         source.tokens = source.tokens[:length]
         source.n_shared = min(source.n_shared, length)
@@ -115,6 +117,15 @@ class SequencePool:
             if other.owner is source:  # what it shared beyond the cut is its own from now on
                 other.n_shared = min(other.n_shared, length)
         return source
+
+    def _lower(self, source: Sequence) -> None:
+        """Move the idle `source` to the lowest cells, since lanes that run together scatter theirs."""
+        lossless = self._context.can_restore(len(source.tokens), 1)  # no window of it is behind
+        if lossless and not any(sequence.running for sequence in self._sequences):
+            state = self._context.state(source.id)
+            self._context.clear(source.id)
+            if not self._context.restore(source.id, state):
+                source.tokens = []
 
     def _restore(self, prefix: TokenSequence[int], n_beaten: int, reserve: int) -> Sequence | None:
         """The parked dialogue with the most of `prefix`, cut to that; None where that is no more than `n_beaten`."""
