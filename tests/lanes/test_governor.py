@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atelico.speculation.draft import Draft
-from atelico.speculation.governor import CostCurve, Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.governor import CostCurve, DraftRows, Governor, GovernorLimits, RequestGovernor
 
 LIMITS = GovernorLimits()
 
@@ -20,7 +20,7 @@ def settled(limits: GovernorLimits = LIMITS) -> Governor:
     governor = Governor(limits)
     for lanes in range(1, 5):
         for _ in range(3):
-            governor.observe_pass(lanes, 0, 1.0)
+            governor.observe_pass(lanes, DraftRows(), 1.0)
     return governor
 
 
@@ -45,12 +45,12 @@ class Machine:
         elapsed, made = 0.0, 0
         while made < n_tokens:
             draft = draft_of(k)
-            length = governor.choose(request, draft, self.n_lanes, 0)
+            length = governor.choose(request, draft, self.n_lanes)
             right = 0
             while right < k and chance.random() < self.acceptance:
                 right += 1
             seconds = (1.0 + self.row_cost * length) * (1.0 + chance.uniform(-self.noise, self.noise))
-            governor.observe_pass(self.n_lanes, length, seconds)
+            governor.observe_pass(self.n_lanes, DraftRows(length), seconds)
             n_new = min(right, length) + 1
             truth = [*draft.tokens[:right], 999][:n_new]
             governor.observe_draft(request, draft, truth, length)
@@ -86,7 +86,7 @@ def test_a_costly_row_turns_drafting_off() -> None:
     governor = Governor(LIMITS)
     request = governor.begin("prompt_lookup")
     Machine(row_cost=1.5, acceptance=0.8).run(governor, request, 600, seed=3)
-    assert governor.choose(request, draft_of(5), 1, 0) == 0
+    assert governor.choose(request, draft_of(5), 1) == 0
     assert request.declined > 300
 
 
@@ -94,7 +94,7 @@ def test_a_draft_that_is_always_right_is_verified_whole_when_rows_are_cheap() ->
     governor = Governor(LIMITS)
     request = governor.begin("prompt_lookup")
     Machine(row_cost=0.05, acceptance=1.0).run(governor, request, 600, seed=4)
-    assert governor.choose(request, draft_of(5), 1, 0) == 5
+    assert governor.choose(request, draft_of(5), 1) == 5
 
 
 def test_acceptance_is_learned_while_nothing_is_drafted() -> None:
@@ -118,8 +118,8 @@ def test_sources_and_match_lengths_are_told_apart() -> None:
     for _ in range(30):
         governor.observe_draft(request, draft_of(1, "prompt", 3), [1], 0)
         governor.observe_draft(request, draft_of(1, "pool", 2), [7], 0)
-    assert governor.choose(request, draft_of(3, "prompt", 3), 1, 0) > 0
-    assert governor.choose(request, draft_of(3, "pool", 2), 1, 0) == 0
+    assert governor.choose(request, draft_of(3, "prompt", 3), 1) > 0
+    assert governor.choose(request, draft_of(3, "pool", 2), 1) == 0
 
 
 def test_a_request_below_the_yield_floor_rests() -> None:
@@ -129,7 +129,7 @@ def test_a_request_below_the_yield_floor_rests() -> None:
         assert request.resting is None
         governor.observe_draft(request, draft_of(2), [99], n_verified=2)
     assert request.resting == "fewer than 0.75 accepted tokens per round"
-    assert governor.choose(request, draft_of(5), 1, 0) == 0
+    assert governor.choose(request, draft_of(5), 1) == 0
 
 
 def fail(governor: Governor) -> None:
@@ -176,7 +176,7 @@ def test_one_good_request_forgives() -> None:
 def test_a_cap_on_lanes_turns_drafting_off_above_it() -> None:
     governor = settled(GovernorLimits(max_lanes=2))
     request = governor.begin("prompt_lookup")
-    lengths = [governor.choose(request, draft_of(5, "grammar"), lanes, 0) for lanes in (1, 2, 3, 4)]
+    lengths = [governor.choose(request, draft_of(5, "grammar"), lanes) for lanes in (1, 2, 3, 4)]
     assert lengths[0] > 0 and lengths[1] > 0
     assert lengths[2:] == [0, 0]
 
@@ -186,7 +186,7 @@ def test_declined_drafts_are_probed_ever_more_rarely() -> None:
     request = governor.begin("prompt_lookup")
     for _ in range(50):
         governor.observe_draft(request, draft_of(1), [99], 0)
-    probes = [i for i in range(1, 400) if governor.choose(request, draft_of(5), 1, 0) > 0]
+    probes = [i for i in range(1, 400) if governor.choose(request, draft_of(5), 1) > 0]
     assert probes == [32, 96, 224]
 
 
@@ -195,8 +195,8 @@ def test_nothing_is_drafted_before_a_plain_pass_was_measured() -> None:
     request = governor.begin("prompt_lookup")
     lengths = []
     for _ in range(200):
-        lengths.append(governor.choose(request, draft_of(5, "grammar"), 1, 0))
-        governor.observe_pass(1, lengths[-1], 1.0 + 0.1 * lengths[-1])
+        lengths.append(governor.choose(request, draft_of(5, "grammar"), 1))
+        governor.observe_pass(1, DraftRows(lengths[-1]), 1.0 + 0.1 * lengths[-1])
     assert lengths[:4] == [0, 0, 0, 5]
     assert [i for i, length in enumerate(lengths) if length == 0] == [0, 1, 2, 67, 132, 197]
 
@@ -204,20 +204,20 @@ def test_nothing_is_drafted_before_a_plain_pass_was_measured() -> None:
 def test_the_cost_curve_learns_and_fills_gaps() -> None:
     curve = CostCurve()
     for _ in range(60):
-        curve.observe(0, 10.0)
-        curve.observe(2, 16.0)
-        curve.observe(4, 30.0)
-    assert curve.ratio(0) == 1.0
-    assert curve.ratio(2) == pytest.approx(1.6, rel=0.05)
-    assert curve.ratio(3) == pytest.approx((curve.ratio(2) + curve.ratio(4)) / 2)
-    assert curve.ratio(6) > curve.ratio(4)
+        curve.observe(DraftRows(), 10.0)
+        curve.observe(DraftRows(2), 16.0)
+        curve.observe(DraftRows(4), 30.0)
+    assert curve.ratio(DraftRows()) == 1.0
+    assert curve.ratio(DraftRows(2)) == pytest.approx(1.6, rel=0.05)
+    assert curve.ratio(DraftRows(3)) == pytest.approx((curve.ratio(DraftRows(2)) + curve.ratio(DraftRows(4))) / 2)
+    assert curve.ratio(DraftRows(6)) > curve.ratio(DraftRows(4))
 
 
 def test_one_pass_disturbed_by_another_process_is_no_evidence() -> None:
     curve = CostCurve()
     for _ in range(30):
-        curve.observe(0, 10.0)
-        curve.observe(2, 13.0)
-    before = curve.ratio(2)
-    curve.observe(2, 200.0)
-    assert curve.ratio(2) == before
+        curve.observe(DraftRows(), 10.0)
+        curve.observe(DraftRows(2), 13.0)
+    before = curve.ratio(DraftRows(2))
+    curve.observe(DraftRows(2), 200.0)
+    assert curve.ratio(DraftRows(2)) == before

@@ -60,6 +60,7 @@ class Lane:
         stochastic: whether drafts are accepted by the rule of speculation/acceptance.py, not as what is sampled anyway.
         closing: how its document ends within its tokens, where it is to be one.
         n_logprobs: candidates to report per token; None for no log-probabilities at all.
+        trusts_forced: whether what the grammar engine calls forced has always been.
         markers: texts of control tokens that its tool calls are made of.
         call_was_named: whether the request named the function to call, whose end is then reported as "stop".
         sequence: its place in memory, once admitted.
@@ -89,6 +90,7 @@ class Lane:
     matcher: Matcher | None = None
     closing: Closing | None = None
     n_logprobs: int | None = None
+    trusts_forced: bool = True
     markers: Mapping[int, bytes] = field(default_factory=dict)
     call_was_named: bool = False
     sequence: Sequence | None = None
@@ -130,6 +132,13 @@ class Lane:
     def speculates(self) -> bool:
         """Whether rounds may carry drafts."""
         return self.plan.reason is None
+
+    @property
+    def n_draftable(self) -> int:
+        """Draft tokens per round at most. `k` bounds guesses; forced ones are not, where the governor weighs costs."""
+        if not self.speculates:
+            return 0
+        return self.plan.max_draft if self.governed and self.matcher is not None else self.plan.k
 
     def finish(self, reason: FinishReason) -> None:
         """Nothing more will be generated."""

@@ -28,6 +28,7 @@ from atelico.runtime.context import Logits
 from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
 from atelico.speculation.draft import Draft
+from atelico.speculation.governor import DraftRows
 
 logger = logging.getLogger(__name__)
 
@@ -185,8 +186,8 @@ class DecodeLoop:
         if logits is None:  # aborted: nothing was committed, and whoever aborted has set a flag
             return
         if all(turn.n_fed == 1 for turn in turns):
-            n_drafted = sum(len(turn.draft) for turn in turns)
-            self._governor.observe_pass(len(turns), n_drafted, timer.wall())
+            n_drafted, n_blind = sum(len(turn.draft) for turn in turns), sum(turn.n_blind for turn in turns)
+            self._governor.observe_pass(len(turns), DraftRows(n_drafted - n_blind, n_blind), timer.wall())
             if not n_drafted and self._threads.enabled:
                 self._threads.observe(timer.wall(), timer.cpu())
         self._guard(turns)

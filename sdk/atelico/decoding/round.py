@@ -3,12 +3,15 @@
 Every lane puts `[pending token, draft...]` into one batch with logits on every row; its rows are then sampled one after
 the other through the lane's own sampler and grammar until a sample differs from the draft (sample-and-match). Each
 sample sees the same history as in plain decoding, so speculation changes the speed and never the answer. Only where the
-request asks for stochastic acceptance is a drafted row decided by that rule, which keeps the distribution instead.
+request asks for stochastic acceptance is a drafted row decided by that rule, which keeps the distribution instead. Rows
+before a token that the grammar forces need no logits, which spares most of their cost where the vocabulary is large.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
@@ -22,8 +25,8 @@ from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation.acceptance import Mask, sampled_as, verified
 from atelico.speculation.compose import compose
-from atelico.speculation.draft import Draft
-from atelico.speculation.governor import Governor
+from atelico.speculation.draft import GRAMMAR, Draft
+from atelico.speculation.governor import DraftRows, Governor
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ class Turn:
 
     `guess`: what was proposed, of which `draft` is the part that the governor found worth verifying.
     `samples`: whether the last pending token is among them, so that the round ends in new tokens.
+    `blind`: whether rows that decide a forced token are computed without logits.
     `near_tie`: the gap, in logits, below which a row does not decide; `undecided`: the row where that happened.
     """
 
@@ -44,6 +48,7 @@ class Turn:
     draft: Draft
     samples: bool
     guess: Draft = field(default_factory=Draft)
+    blind: bool = False
     masks: Future[Mask] | None = None
     near_tie: float = 0.0
     undecided: Logits | None = None
@@ -55,8 +60,17 @@ class Turn:
 
     @property
     def n_outputs(self) -> int:
-        """Rows with logits: the last pending token and every draft token."""
-        return 1 + len(self.draft) if self.samples else 0
+        """Rows with logits: the last pending token and every draft token, but for those that decide nothing."""
+        return 1 + len(self.draft) - self.n_blind if self.samples else 0
+
+    @property
+    def n_blind(self) -> int:
+        """Rows that could decide, without logits."""
+        return self.draft.n_forced if self.blind else 0
+
+    def is_blind(self, i: int) -> bool:
+        """Whether the row that decides the `i`-th token of this turn has no logits."""
+        return self.blind and i < len(self.draft) and self.draft.sources[i] == GRAMMAR
 
 
 def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, prefill_chunk: int) -> list[Turn]:
@@ -68,14 +82,14 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
     """
     rows_left, outputs_left = context.n_batch, context.n_outputs
     turns: list[Turn] = []
-    n_drafted = 0
+    drafted = DraftRows()
     decoding = [lane for lane in lanes if lane.is_decoding]
     # Rows that stay exact; where the lanes alone are more, or no width is exact, drafts change nothing about that.
     exact_left = context.n_exact if 1 < context.n_exact >= len(decoding) else context.n_batch
     for i, lane in enumerate(decoding):
         waiting = len(decoding) - i - 1  # lanes after this one need a row and an output each
         budget = min(
-            lane.plan.k if lane.speculates else 0,
+            lane.n_draftable,
             lane.n_remaining - 1,
             context.n_ctx - len(lane.tokens),
             rows_left - 1 - waiting,
@@ -84,11 +98,12 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
             exact_left - 1 - waiting if lane.guarded else context.n_batch,
         )
         guess = draft = _guess(lane, budget, context.n_vocab, governor, len(decoding))
+        blind = _can_be_blind(lane, context)
         if guess and lane.governor is not None:
-            draft = guess.head(governor.choose(lane.governor, guess, len(decoding), n_drafted))
-        turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess)
+            draft = guess.head(governor.choose(lane.governor, guess, len(decoding), drafted, blind=blind))
+        turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess, blind=blind)
         turns.append(turn)
-        n_drafted += len(draft)
+        drafted += DraftRows(len(draft) - turn.n_blind, turn.n_blind)
         exact_left -= turn.n_rows
         rows_left -= turn.n_rows
         outputs_left -= turn.n_outputs
@@ -108,16 +123,22 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
     return turns
 
 
+def _can_be_blind(lane: Lane, context: Context) -> bool:
+    """Whether nothing but the choice of the token needs a row's logits, and a row without them could be repeated."""
+    reads_rows = lane.n_logprobs is not None or (lane.drafter is not None and lane.drafter.reads_hidden)
+    return lane.matcher is not None and lane.trusts_forced and not reads_rows and not context.recurrent
+
+
 def _guess(lane: Lane, budget: int, n_vocab: int, governor: Governor, n_lanes: int) -> Draft:
     """The lane's draft, cut at the first token that is none: llama.cpp refuses a whole batch for one such id."""
     if budget <= 0:
         return Draft()
-    n_affordable = budget if lane.drafter is not None else 0
+    n_affordable = min(budget, lane.plan.k) if lane.drafter is not None else 0
     if lane.drafter is not None and lane.governor is not None:
-        n_affordable = governor.afford(lane.governor, lane.drafter.source, budget, n_lanes)
+        n_affordable = governor.afford(lane.governor, lane.drafter.source, n_affordable, n_lanes)
     started = time.perf_counter()
     try:
-        draft = compose(lane.proposers, lane.matcher, budget, lane.drafter, n_affordable)
+        draft = compose(lane.proposers, lane.matcher, budget, lane.drafter, n_affordable, min(budget, lane.plan.k))
         if lane.drafter is not None and lane.stats.rounds:  # the first draft reads the prompt, too
             n_drafted = draft.sources.count(lane.drafter.source)
             governor.observe_drafting(lane.drafter.source, n_drafted, time.perf_counter() - started)
@@ -169,9 +190,11 @@ def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits 
     for turn in turns:
         lane, first = turn.lane, turn.lane.n_cached
         tokens = [*lane.tokens[first : first + turn.n_fed], *turn.draft.tokens]
-        first_output = turn.n_rows - turn.n_outputs
         assert lane.sequence is not None
-        rows += [Row(token, first + i, lane.sequence.id, i >= first_output) for i, token in enumerate(tokens)]
+        for i, token in enumerate(tokens):
+            decides = i - (turn.n_fed - 1)  # the token of this turn that the row decides
+            wants_logits = turn.samples and decides >= 0 and not turn.is_blind(decides)
+            rows.append(Row(token, first + i, lane.sequence.id, wants_logits))
         if lane.matcher is not None and turn.samples:
             turn.masks = helper.submit(lane.matcher.masks, list(turn.draft.tokens))
     try:
@@ -205,11 +228,19 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
         lane.stats.proposed_by_source.update(draft.sources)
     n_before, ended = len(lane.tokens), False
     sampled: list[int] = []
-    for i, row in enumerate(logits):
+    with_logits = iter(logits)
+    for i in range(len(draft) + 1):
+        is_blind = turn.is_blind(i)
+        row = _blank(logits.shape[1]) if is_blind else next(with_logits)
         mask = masks[i] if masks is not None else None
         if mask is not None and not mask.any():
             raise InferenceError("The grammar engine failed: it has no mask for this position.", hint=_SIMPLIFY)
-        sample = _sampled(lane, row, mask, draft, i)
+        sample = _sampled(turn, i, row, mask)
+        if is_blind and sample.margin != math.inf:
+            # A defect, since the grammar left a choice after all: the next pass decides it, with logits.
+            logger.error("token %d of %s was taken for forced", lane.n_output, lane.job.id)
+            lane.trusts_forced = False
+            break
         if sample.margin < turn.near_tie:
             turn.undecided = row.copy()
             break
@@ -238,12 +269,19 @@ def verify(turn: Turn, logits: Logits, vocabulary: Vocabulary, governor: Governo
     _observe(lane, lane.tokens[n_before:])
 
 
-def _sampled(lane: Lane, row: Logits, mask: Mask | None, draft: Draft, i: int) -> Sampled:
-    """What comes where row `i` says what follows draft[:i]."""
-    if lane.stochastic and i < len(draft):
+def _sampled(turn: Turn, i: int, row: Logits, mask: Mask | None) -> Sampled:
+    """What comes where `row` says what follows draft[:i]."""
+    lane, draft = turn.lane, turn.draft
+    if lane.stochastic and i < len(draft) and not turn.is_blind(i):
         token, shares = draft.tokens[i], draft.distributions[i]
         return verified(lane.sampler, row, mask, token, shares, position=lane.n_output, n_logprobs=lane.n_logprobs)
     return lane.sampler.sample(row, mask, position=lane.n_output, n_logprobs=lane.n_logprobs)
+
+
+@functools.cache
+def _blank(n_vocab: int) -> Logits:
+    """The row of a token that the mask alone decides."""
+    return np.zeros(n_vocab, np.float32)
 
 
 def _closed(lane: Lane, sample: Sampled, row: Logits) -> Sampled | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from atelico.speculation.draft import Draft, Drafter, Proposer
+from atelico.speculation.draft import GRAMMAR, Draft, Drafter, Proposer
 
 # A network's guess is taken for as good as what followed a match of so many tokens; longer matches spare its passes.
 DRAFTER_MATCH = 6
@@ -39,8 +39,9 @@ def compose(
     budget: int,
     drafter: Drafter | None = None,
     n_affordable: int = 0,
+    n_guesses: int | None = None,
 ) -> Draft:
-    """A draft of at most `budget` tokens.
+    """A draft of at most `budget` tokens, of which at most `n_guesses` are not forced.
 
     Forced tokens come first, since they cannot be rejected. Then the guess of the source with the longest match, cut at
     the first token the grammar refuses; then the tokens forced after that; and so on with whichever source then knows
@@ -51,12 +52,13 @@ def compose(
     if budget <= 0:
         return draft
     if grammar is not None:
-        draft.extend(grammar.forced()[:budget], "grammar")
+        draft.extend(grammar.forced()[:budget], GRAMMAR)
     n_guessed = 0
-    while len(draft) < budget:
-        guess = _best_guess(proposers, draft, budget - len(draft), n_guessed)
+    n_guesses = budget if n_guesses is None else n_guesses
+    while (room := min(budget - len(draft), n_guesses - n_guessed)) > 0:
+        guess = _best_guess(proposers, draft, room, n_guessed)
         if drafter is not None and n_affordable > 0 and (guess is None or guess.match < DRAFTER_MATCH - n_guessed):
-            tokens = drafter.propose(draft.tokens, min(n_affordable, budget - len(draft)))
+            tokens = drafter.propose(draft.tokens, min(n_affordable, room))
             if drafter.distributions:
                 # As acceptance.py needs it: no token is left out for what it is, be it one that the grammar refuses,
                 # and nothing follows whose presence would tell the governor which tokens were drawn.
@@ -67,7 +69,7 @@ def compose(
         if guess is None:
             break
         n_before = len(draft)
-        draft.extend(guess.tokens[: budget - n_before], guess.source, guess.match)
+        draft.extend(guess.tokens[:room], guess.source, guess.match)
         if grammar is not None:
             draft = draft.head(grammar.legal_prefix(draft.tokens))
         n_legal = len(draft)
@@ -75,7 +77,7 @@ def compose(
             break
         n_guessed += n_legal - n_before
         if grammar is not None:
-            draft.extend(grammar.extend(draft.tokens, budget)[n_legal:], "grammar")
+            draft.extend(grammar.extend(draft.tokens, budget)[n_legal:], GRAMMAR)
     return draft
 
 

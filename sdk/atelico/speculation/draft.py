@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 # A probability for every token of the vocabulary: float64 [n_vocab].
 Distribution = npt.NDArray[np.float64]
+# The source of tokens that a grammar leaves no choice in.
+GRAMMAR = "grammar"
 
 
 @dataclass
@@ -37,6 +39,11 @@ class Draft:
     def head(self, length: int) -> Draft:
         """The first `length` tokens as a draft of their own."""
         return Draft(self.tokens[:length], self.sources[:length], self.matches[:length], self.distributions[:length])
+
+    @property
+    def n_forced(self) -> int:
+        """How many of the tokens a grammar forces."""
+        return self.sources.count(GRAMMAR)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -1,6 +1,7 @@
 """The governor: how many draft tokens pay, measured on this machine and this text instead of guessed.
 
-It keeps two measurements. Cost: the time of a pass over n rows, relative to a pass without drafts, per number of lanes.
+It keeps two measurements. Cost: the time of a pass over n rows, relative to a pass without drafts, per number of lanes;
+rows that add no logits to the pass, since the grammar forces what they would decide, are measured apart.
 Acceptance: how often a draft token is right, per source, match length and depth, provided the ones before it were. The
 draft is cut where expected tokens per time are best; a length of 0 is always a candidate, so speculation that does not
 pay turns itself off. A draft's first token beyond the cut is compared with what came anyway, so acceptance is still
@@ -12,14 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from atelico.speculation.draft import Draft
+from atelico.speculation.draft import GRAMMAR, Draft
 
 # What an additional row costs before it has been measured, relative to a pass with one row. Measured curves lie between
 # 0.1 (memory-bound, many cores) and 0.5 (a small model on one core); an optimistic guess gets itself measured.
 _PRIOR_ROW_COST = 0.2
 # How often a first draft token is right before anything is known, by source.
 _PRIOR_ACCEPTANCE = {
-    "grammar": 0.99,
+    GRAMMAR: 0.99,
     "prediction": 0.8,
     "schema": 0.7,
     "mtp": 0.7,
@@ -54,27 +55,77 @@ class GovernorLimits:
     max_lanes: int = 0
 
 
+@dataclass(frozen=True)
+class DraftRows:
+    """The draft rows of a pass: those that add logits to it, and those that do not."""
+
+    full: int = 0
+    blind: int = 0
+
+    def __add__(self, other: DraftRows) -> DraftRows:
+        return DraftRows(self.full + other.full, self.blind + other.blind)
+
+
+_NONE, _FULL, _BLIND = DraftRows(), DraftRows(full=1), DraftRows(blind=1)
+
+
+class _Ratios:
+    """Relative times by number of rows: measured, between measured ones, or beyond them."""
+
+    def __init__(self, prior: float) -> None:
+        """`prior`: what a row adds before anything has been measured."""
+        self._prior = prior
+        self._known: dict[int, tuple[float, float]] = {}  # rows -> (ratio, weight)
+
+    def at(self, n_rows: int) -> float:
+        """The relative time of a pass with `n_rows` draft rows."""
+        if n_rows == 0:
+            return 1.0
+        known = self._known.get(n_rows)
+        if known is not None:
+            return known[0]
+        below = max((n for n in self._known if n < n_rows), default=0)
+        above = min((n for n in self._known if n > n_rows), default=None)
+        start = self._known[below][0] if below else 1.0
+        if above is not None:
+            share = (n_rows - below) / (above - below)
+            return start + share * (self._known[above][0] - start)
+        slope = (start - 1.0) / below if below else self._prior
+        return start + max(slope, 0.05) * (n_rows - below)
+
+    def observe(self, n_rows: int, measured: float) -> None:
+        """A pass with `n_rows` draft rows took `measured` times a plain one."""
+        ratio, weight = self._known.get(n_rows, (self.at(n_rows), 1.0))
+        rate = max(_COST_RATE, 1.0 / (weight + 1.0))
+        self._known[n_rows] = (ratio + rate * (max(measured, 0.5) - ratio), weight + 1.0)
+
+    def measured(self) -> dict[int, float]:
+        """What has been measured."""
+        return {n: round(ratio, 3) for n, (ratio, _) in sorted(self._known.items())}
+
+
 class CostCurve:
-    """Relative time of a pass by its number of draft rows, for one number of lanes."""
+    """Relative time of a pass by its draft rows, for one number of lanes."""
 
     def __init__(self, n_lanes: int = 1) -> None:
-        self._prior = _PRIOR_ROW_COST / (1.0 + _PRIOR_ROW_COST * (n_lanes - 1))
+        prior = _PRIOR_ROW_COST / (1.0 + _PRIOR_ROW_COST * (n_lanes - 1))
         self._base: float | None = None
         self._n_plain = 0
         self._since_plain = 0
-        self._ratios: dict[int, tuple[float, float]] = {}  # draft rows -> (ratio, weight)
+        self._full, self._blind = _Ratios(prior), _Ratios(prior)
 
     @property
     def needs_plain(self) -> bool:
         """Whether the next pass should carry no draft: a ratio needs a fresh plain pass to compare with."""
         return self._n_plain < _FIRST_PLAIN or self._since_plain >= _PLAIN_EVERY
 
-    def observe(self, n_drafted: int, seconds: float) -> None:
-        """A pass with `n_drafted` draft rows took so long."""
+    def observe(self, drafted: DraftRows, seconds: float) -> None:
+        """A pass with these draft rows took so long."""
         self._since_plain += 1
-        if n_drafted == 0:
+        is_plain = drafted == DraftRows()
+        if is_plain:
             self._n_plain, self._since_plain = self._n_plain + 1, 0
-        expected = self.ratio(n_drafted)
+        expected = self.ratio(drafted)
         if self._base is None:
             self._base = seconds / expected
             return
@@ -82,38 +133,28 @@ class CostCurve:
             # Not evidence about drafts; but a machine that has become slower for good must be believed in the end.
             self._base *= 1.1
             return
-        if n_drafted == 0:
+        if is_plain:
             self._base += _COST_RATE * (seconds - self._base)
             return
-        ratio, weight = self._ratios.get(n_drafted, (expected, 1.0))
-        rate = max(_COST_RATE, 1.0 / (weight + 1.0))
-        self._ratios[n_drafted] = (ratio + rate * (max(seconds / self._base, 0.5) - ratio), weight + 1.0)
+        relative = seconds / self._base
+        if drafted.full:  # what the blind rows are known to take is not theirs
+            self._full.observe(drafted.full, relative - self._blind.at(drafted.blind) + 1.0)
+        else:
+            self._blind.observe(drafted.blind, relative)
         # The base follows slowly here too: a run that always drafts must notice a growing context.
-        self._base += 0.3 * _COST_RATE * (seconds / self.ratio(n_drafted) - self._base)
+        self._base += 0.3 * _COST_RATE * (seconds / self.ratio(drafted) - self._base)
 
-    def ratio(self, n_drafted: int) -> float:
-        """Time of a pass with so many draft rows, relative to one with none."""
-        if n_drafted == 0:
-            return 1.0
-        known = self._ratios.get(n_drafted)
-        if known is not None:
-            return known[0]
-        below = max((n for n in self._ratios if n < n_drafted), default=0)
-        above = min((n for n in self._ratios if n > n_drafted), default=None)
-        start = self._ratios[below][0] if below else 1.0
-        if above is not None:
-            share = (n_drafted - below) / (above - below)
-            return start + share * (self._ratios[above][0] - start)
-        slope = (start - 1.0) / below if below else self._prior
-        return start + max(slope, 0.05) * (n_drafted - below)
+    def ratio(self, drafted: DraftRows) -> float:
+        """Time of a pass with these draft rows, relative to one with none."""
+        return self._full.at(drafted.full) + self._blind.at(drafted.blind) - 1.0
 
     def relative(self, seconds: float) -> float | None:
         """`seconds` as a multiple of a pass without drafts; None before any was measured."""
         return seconds / self._base if self._base else None
 
     def measured(self) -> dict[int, float]:
-        """What has been measured: draft rows to relative time."""
-        return {n: round(ratio, 3) for n, (ratio, _) in sorted(self._ratios.items())}
+        """What has been measured: draft rows with logits to relative time."""
+        return self._full.measured()
 
 
 class Acceptance:
@@ -213,13 +254,16 @@ class Governor:
 
     # --- rounds -----------------------------------------------------------------------------------------------
 
-    def choose(self, request: RequestGovernor, draft: Draft, n_lanes: int, n_other_drafted: int) -> int:
+    def choose(
+        self, request: RequestGovernor, draft: Draft, n_lanes: int, others: DraftRows = _NONE, *, blind: bool = False
+    ) -> int:
         """How many tokens of `draft` to verify: the count with the best expected tokens per time.
 
         Args:
             request: the lane's.
             n_lanes: lanes in this pass.
-            n_other_drafted: draft rows that other lanes have already put into it.
+            others: draft rows that other lanes have already put into it.
+            blind: whether forced tokens add rows without logits.
         """
         limits = self._limits
         if request.resting is not None or 0 < limits.max_lanes < n_lanes:
@@ -227,12 +271,14 @@ class Governor:
         cost = self._cost(n_lanes)
         if cost.needs_plain:
             return 0
-        plain = n_lanes / cost.ratio(n_other_drafted)
+        rows = others
+        plain = n_lanes / cost.ratio(rows)
         best, best_length, expected, likely = plain * limits.min_speedup, 0, float(n_lanes), 1.0
         for i in range(len(draft)):
             likely *= self._probability(request, key(draft, i))
             expected += likely
-            speed = expected / cost.ratio(n_other_drafted + i + 1)
+            rows += _BLIND if blind and draft.sources[i] == GRAMMAR else _FULL
+            speed = expected / cost.ratio(rows)
             if speed > best:
                 best, best_length = speed, i + 1
         return self._or_probe(self._probes, best_length, request, n_lanes, len(draft))
@@ -255,7 +301,7 @@ class Governor:
         for i in range(budget):
             likely *= self._probability(request, (source, 0, min(i, _MAX_DEPTH)))
             expected += likely
-            speed = expected / (cost.ratio(i + 1) + step * (i + 1))
+            speed = expected / (cost.ratio(DraftRows(i + 1)) + step * (i + 1))
             if speed > best:
                 best, best_length = speed, i + 1
         return self._or_probe(self._draft_probes, best_length, request, n_lanes, budget)
@@ -284,9 +330,9 @@ class Governor:
             # One sample that another process has slowed must not end the drafting: a sample counts threefold at most.
             self._draft_seconds[source] = known + _COST_RATE * (min(seconds / n_tokens, _OUTLIER * known) - known)
 
-    def observe_pass(self, n_lanes: int, n_drafted: int, seconds: float) -> None:
+    def observe_pass(self, n_lanes: int, drafted: DraftRows, seconds: float) -> None:
         """A pass without prompt rows took so long."""
-        self._cost(n_lanes).observe(n_drafted, seconds)
+        self._cost(n_lanes).observe(drafted, seconds)
 
     def observe_draft(self, request: RequestGovernor, draft: Draft, committed: list[int], n_verified: int) -> None:
         """What came where `draft` was guessed.
@@ -327,7 +373,7 @@ class Governor:
     # --- inspection -------------------------------------------------------------------------------------------
 
     def costs(self) -> dict[int, dict[int, float]]:
-        """Measured relative time of a pass: lanes -> draft rows -> ratio."""
+        """Measured relative time of a pass: lanes -> draft rows with logits -> ratio."""
         return {lanes: curve.measured() for lanes, curve in sorted(self._costs.items())}
 
     def acceptance(self) -> dict[str, float]:

@@ -48,11 +48,13 @@ _BUILDERS: dict[str, Callable[[Memories, int], list[Proposer]]] = {
 class SpeculationPlan:
     """What a request asked for. `reason` says why it decodes plainly; None when it may speculate.
 
+    `k`: guesses in a draft at most; `max_draft`: tokens in it, forced ones included.
     `drafter`: the network that drafts, besides or in place of what is looked up. `acceptance`: the rule for drafts.
     """
 
     proposer: str | None
     k: int = 0
+    max_draft: int = 0
     reason: str | None = None
     drafter: DrafterKind | None = None
     acceptance: Acceptance = "exact"
@@ -80,7 +82,7 @@ def plan(
     found = _plan(name, asked, max_k, missing)
     if found.reason is not None and predicted:
         k = min(asked.k if asked is not None and asked.k else max_k, max_k)
-        return SpeculationPlan("prediction", k=k, acceptance=_acceptance(asked))
+        return SpeculationPlan("prediction", k=k, max_draft=max_k, acceptance=_acceptance(asked))
     return found
 
 
@@ -97,7 +99,7 @@ def _plan(name: str | None, asked: Speculative | None, max_k: int, missing: Miss
     elif name == "auto":
         drafter = next((kind for kind in _DRAFTERS if missing(kind) is None), None)
     k = asked.k or (DEFAULT_K_MTP if drafter == "mtp" else DEFAULT_K)
-    return SpeculationPlan(name, k=min(k, max_k), drafter=drafter, acceptance=_acceptance(asked))
+    return SpeculationPlan(name, k=min(k, max_k), max_draft=max_k, drafter=drafter, acceptance=_acceptance(asked))
 
 
 def _acceptance(asked: Speculative | None) -> Acceptance:
