@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from atelico import Engine, EngineConfig
 from atelico.models.packaged import PACKAGED, installed_parts
 from support.chat import GEMMA, SMOLLM2, Chat
+
+# How fast values are drawn says something about this machine's other work, not about the tests.
+settings.register_profile("shared machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("shared machine")
 
 
 def _skip_unless_installed(name: str) -> None:

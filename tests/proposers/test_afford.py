@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atelico.speculation.draft import Draft
-from atelico.speculation.governor import Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.governor import DraftRows, Governor, GovernorLimits, RequestGovernor
 
 LIMITS = GovernorLimits(yield_rounds=10_000)
 
@@ -16,7 +16,7 @@ def governor(
     request = found.begin("mtp")
     for _ in range(60):
         for n in (0, 1, 2, 4):
-            found.observe_pass(1, n, 0.010 + 0.001 * n)
+            found.observe_pass(1, DraftRows(n), 0.010 + 0.001 * n)
         draft = Draft()
         draft.extend([1, 2, 3, 4], "mtp")
         found.observe_draft(request, draft, [1, 2, 3, 4, 5] if right else [9], 4)

@@ -24,7 +24,7 @@ from atelico.decoding.text import TextStream
 from atelico.runtime.context import Logits, Row
 from atelico.runtime.mtp import HeadOutput
 from atelico.speculation.draft import Drafter, Proposer
-from atelico.speculation.governor import Governor, GovernorLimits
+from atelico.speculation.governor import DraftRows, Governor, GovernorLimits
 from atelico.speculation.registry import SpeculationPlan
 
 # Logits of what follows each token: float32 [n_vocab, n_vocab].
@@ -46,7 +46,9 @@ class ToyContext:
     n_rollback: int = 64
     n_exact: int = 64
     n_embd: int = 1
+    recurrent: bool = False
     n_rows: int = 0
+    n_with_logits: int = 0
 
     @property
     def n_vocab(self) -> int:
@@ -56,6 +58,7 @@ class ToyContext:
     def decode(self, rows: Sequence[Row]) -> Logits:
         """One row of the table per output."""
         self.n_rows += len(rows)
+        self.n_with_logits += sum(row.wants_logits for row in rows)
         return self.table[[row.token for row in rows if row.wants_logits]]
 
     def truncate(self, _sequence: int, _length: int) -> bool:
@@ -156,7 +159,7 @@ def generate(toy: ToyLane, context: Any, n_tokens: int, *, governor: Governor | 
         if source is not None:
             source.observe([0])
     lane = Lane(
-        job=SimpleNamespace(),  # type: ignore[arg-type]
+        job=SimpleNamespace(id="toy"),  # type: ignore[arg-type]
         choice=0,
         tokens=[0],
         n_prompt=1,
@@ -179,7 +182,8 @@ def generate(toy: ToyLane, context: Any, n_tokens: int, *, governor: Governor | 
             logits = decode([turn], context, helper)
             assert logits is not None
             verify(turn, logits, VOCABULARY, judge)
-            judge.observe_pass(1, len(turn.draft), 0.010 * (1 + 0.1 * len(turn.draft)))
+            n_drafted, n_blind = len(turn.draft), turn.n_blind
+            judge.observe_pass(1, DraftRows(n_drafted - n_blind, n_blind), 0.010 * (1 + 0.1 * n_drafted))
     assert lane.plan.reason is None, lane.plan.reason
     return lane.tokens, lane
 

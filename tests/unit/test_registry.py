@@ -106,8 +106,10 @@ def test_the_rule_of_acceptance_is_exact_unless_the_request_says_otherwise() -> 
 
 
 def test_a_prediction_is_drafted_from_whatever_else_was_asked_for() -> None:
-    assert plan(None, 16, predicted=True) == SpeculationPlan("prediction", k=16)
-    assert plan(Speculative(proposer="Medusa", k=3), 16, predicted=True) == SpeculationPlan("prediction", k=3)
+    assert plan(None, 16, predicted=True) == SpeculationPlan("prediction", k=16, max_draft=16)
+    assert plan(Speculative(proposer="Medusa", k=3), 16, predicted=True) == SpeculationPlan(
+        "prediction", k=3, max_draft=16
+    )
     assert plan(Speculative(proposer="pld"), 16, predicted=True).proposer == "prompt_lookup"
     assert plan(Speculative(proposer="none"), 16, predicted=True).reason == "proposer 'none' was requested"
     for name in ("prediction", "prompt_lookup"):

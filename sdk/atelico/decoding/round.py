@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from atelico._native import Sampled
 from atelico.decoding.lane import Lane
 from atelico.errors import InferenceError
