@@ -78,6 +78,8 @@ static void building() {
     holds(said == "system:Be brief.;user:Say \"hi\";", "messages keep their order");
     holds(body["stop"].raw() == "[\"\\u000a\",\"\\\"\"]", "stop texts are quoted");
     holds(body["speculative"]["k"].integer() == 5 && body["seed"].integer() == -1, "speculative and seed are written");
+    const std::string drawn = atelico::Request("npc").speculative("mtp", 0, "stochastic").json();
+    holds(view(drawn)["speculative"].raw() == "{\"proposer\":\"mtp\",\"acceptance\":\"stochastic\"}", "acceptance is written");
     const std::string config = atelico::Config().model_folder("C:\\Spiele\\日本").alias("npc", "a/b").n_ctx(512).json();
     std::string folder;
     view(config)["model_folders"].each([&](json::View element) { folder = element.string(); });

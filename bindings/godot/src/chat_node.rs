@@ -36,6 +36,10 @@ pub struct AtelicoChat {
     /// Tokens drafted at once, at most; 0 leaves it to the engine.
     #[export(range = (0.0, 32.0, 1.0))]
     draft_tokens: i64,
+    /// With `stochastic` drafts may change the answer of a seed, and are right more often.
+    #[export(enum = (exact, stochastic))]
+    #[init(val = "exact".into())]
+    acceptance: GString,
     /// A JSON schema that every answer follows; empty for free text. Read the answer with [method JSON.parse_string].
     #[export]
     schema: VarDictionary,
@@ -194,6 +198,9 @@ impl AtelicoChat {
             body["speculative"] = json!({"proposer": self.proposer.to_string()});
             if self.draft_tokens > 0 {
                 body["speculative"]["k"] = self.draft_tokens.into();
+            }
+            if self.acceptance != "exact" && !self.acceptance.is_empty() {
+                body["speculative"]["acceptance"] = self.acceptance.to_string().into();
             }
         }
         if !self.schema.is_empty() {

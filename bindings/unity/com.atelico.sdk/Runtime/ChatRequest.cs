@@ -38,11 +38,14 @@ namespace Atelico
         /// <summary>The answer ends before any of these.</summary>
         public List<string> Stop { get; } = new List<string>();
 
-        /// <summary>Who guesses tokens ahead: "auto", "prompt_lookup", "lookahead". Never changes the text. Null: nobody.</summary>
+        /// <summary>Who guesses tokens ahead: "auto", "prompt_lookup", "lookahead". Null: nobody.</summary>
         public string Proposer { get; set; }
 
         /// <summary>Tokens guessed per round at most.</summary>
         public int? DraftTokens { get; set; }
+
+        /// <summary>"stochastic": guesses may change the text of a seed, and are right more often. Null: "exact".</summary>
+        public string Acceptance { get; set; }
 
         /// <summary>A JSON schema that the answer follows. Null: free text.</summary>
         public string JsonSchema { get; set; }
@@ -93,6 +96,10 @@ namespace Atelico
                 var speculative = new JsonFields();
                 speculative.Set("proposer", JsonText.Quote(Proposer));
                 speculative.Set("k", DraftTokens);
+                if (Acceptance != null)
+                {
+                    speculative.Set("acceptance", JsonText.Quote(Acceptance));
+                }
                 fields.Set("speculative", speculative.ToJson());
             }
             if (JsonSchema != null)

@@ -30,7 +30,8 @@ namespace Atelico.Tests
         {
             var request = new ChatRequest("npc")
             {
-                MaxTokens = 8, Temperature = 0, Seed = -1, Proposer = "auto", DraftTokens = 3, JsonSchema = "{\"const\":1}"
+                MaxTokens = 8, Temperature = 0, Seed = -1, Proposer = "auto", DraftTokens = 3,
+                Acceptance = "stochastic", JsonSchema = "{\"const\":1}"
             };
             request.Stop.Add("\n");
             request.User("Hi");
@@ -40,6 +41,7 @@ namespace Atelico.Tests
             Assert.AreEqual(-1L, json["seed"].AsLong());
             Assert.AreEqual("\n", json["stop"][0].AsString());
             Assert.AreEqual(3L, json["speculative"]["k"].AsLong());
+            Assert.AreEqual("stochastic", json["speculative"]["acceptance"].AsString());
             Assert.AreEqual(1L, json["response_format"]["json_schema"]["schema"]["const"].AsLong());
         }
 

@@ -78,7 +78,7 @@ std::string AtelicoConvert::ToRequest(const FAtelicoRequest& Request, const FStr
 	}
 	if (!Request.Proposer.IsEmpty())
 	{
-		Json.speculative(ToUtf8(Request.Proposer), Request.DraftTokens);
+		Json.speculative(ToUtf8(Request.Proposer), Request.DraftTokens, ToUtf8(Request.Acceptance));
 	}
 	if (!Request.JsonSchema.IsEmpty())
 	{

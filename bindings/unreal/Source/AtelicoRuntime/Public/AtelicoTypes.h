@@ -86,13 +86,17 @@ struct ATELICORUNTIME_API FAtelicoRequest
 	UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Atelico", meta = (ClampMax = "2.0"))
 	float Temperature = -1.0f;
 
-	/** Who guesses tokens ahead: "auto", "prompt_lookup", "lookahead". Empty: nobody. Never changes the text. */
+	/** Who guesses tokens ahead: "auto", "prompt_lookup", "lookahead". Empty: nobody. */
 	UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Atelico")
 	FString Proposer = TEXT("auto");
 
 	/** Tokens guessed per round at most. 0: the default. */
 	UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Atelico", AdvancedDisplay)
 	int32 DraftTokens = 0;
+
+	/** "exact": guesses never change the text. "stochastic": they may, and are right more often. */
+	UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Atelico", AdvancedDisplay)
+	FString Acceptance = TEXT("exact");
 
 	/** A JSON schema that the answer follows. Empty: free text. */
 	UPROPERTY(EditAnywhere, BlueprintReadWrite, Category = "Atelico", meta = (MultiLine = true))

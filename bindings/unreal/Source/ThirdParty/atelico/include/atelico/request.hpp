@@ -53,9 +53,11 @@ class Request {
         return field("stop", list.empty() ? "[]" : list + "]");
     }
     // Guess and check several tokens at a time: faster, never another text. k: drafted at most per round; 0: default.
-    Request &speculative(std::string_view proposer = "auto", int k = 0) {
+    // acceptance "stochastic": another text for a seed, of the same distribution; guesses are right more often.
+    Request &speculative(std::string_view proposer = "auto", int k = 0, std::string_view acceptance = "exact") {
         std::string value = "{\"proposer\":" + json::quoted(proposer);
         if (k != 0) value += ",\"k\":" + std::to_string(k);
+        if (!acceptance.empty() && acceptance != "exact") value += ",\"acceptance\":" + json::quoted(acceptance);
         return field("speculative", value + "}");
     }
     // The answer is JSON that follows `schema_json`. strict: refuse a schema that cannot be enforced whole.
