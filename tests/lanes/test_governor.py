@@ -197,8 +197,34 @@ def test_nothing_is_drafted_before_a_plain_pass_was_measured() -> None:
     for _ in range(200):
         lengths.append(governor.choose(request, draft_of(5, "grammar"), 1))
         governor.observe_pass(1, DraftRows(lengths[-1]), 1.0 + 0.1 * lengths[-1])
-    assert lengths[:4] == [0, 0, 0, 5]
+    assert lengths[:7] == [0, 0, 0, 1, 2, 4, 5]
     assert [i for i, length in enumerate(lengths) if length == 0] == [0, 1, 2, 67, 132, 197]
+
+
+def test_dear_rows_are_found_out_by_short_drafts() -> None:
+    governor = Governor(LIMITS)
+    request = governor.begin("prompt_lookup")
+    lengths = []
+    for _ in range(30):
+        lengths.append(governor.choose(request, draft_of(8, "grammar"), 1))
+        governor.observe_pass(1, DraftRows(lengths[-1]), 1.0 + 1.5 * lengths[-1])
+    assert lengths[:4] == [0, 0, 0, 1]
+    assert sum(lengths) <= 4, lengths
+
+
+def test_rows_without_logits_are_judged_by_their_own_cost() -> None:
+    governor = Governor(LIMITS)
+    request = governor.begin("prompt_lookup")
+    drafts = {True: draft_of(4, "grammar"), False: draft_of(4, "prompt", 8)}
+    chosen: dict[bool, list[int]] = {True: [], False: []}
+    for i in range(120):
+        forced = i % 2 == 0
+        length = governor.choose(request, drafts[forced], 1, blind=True)
+        chosen[forced].append(length)
+        rows = DraftRows(blind=length) if forced else DraftRows(full=length)
+        governor.observe_pass(1, rows, 1.0 + 0.2 * rows.blind + 1.8 * rows.full)
+    assert chosen[True][10:].count(4) > 40
+    assert sum(chosen[False]) <= 4
 
 
 def test_the_cost_curve_learns_and_fills_gaps() -> None:

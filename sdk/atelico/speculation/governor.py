@@ -5,7 +5,8 @@ rows that add no logits to the pass, since the grammar forces what they would de
 Acceptance: how often a draft token is right, per source, match length and depth, provided the ones before it were. The
 draft is cut where expected tokens per time are best; a length of 0 is always a candidate, so speculation that does not
 pay turns itself off. A draft's first token beyond the cut is compared with what came anyway, so acceptance is still
-learned while nothing is drafted.
+learned while nothing is drafted. Drafts grow by doubling until their cost is known: where two rows cost what two passes
+do, a first draft of many would lose more than later ones win.
 """
 
 from __future__ import annotations
@@ -77,6 +78,11 @@ class _Ratios:
         self._prior = prior
         self._known: dict[int, tuple[float, float]] = {}  # rows -> (ratio, weight)
 
+    @property
+    def horizon(self) -> int:
+        """Rows that may be tried next: where a few cost too much, many would have wasted a round."""
+        return 2 * max(self._known, default=0) or 1
+
     def at(self, n_rows: int) -> float:
         """The relative time of a pass with `n_rows` draft rows."""
         if n_rows == 0:
@@ -147,6 +153,10 @@ class CostCurve:
     def ratio(self, drafted: DraftRows) -> float:
         """Time of a pass with these draft rows, relative to one with none."""
         return self._full.at(drafted.full) + self._blind.at(drafted.blind) - 1.0
+
+    def may_try(self, drafted: DraftRows) -> bool:
+        """Whether so many rows are no more than twice what has been measured."""
+        return drafted.full <= self._full.horizon and drafted.blind <= self._blind.horizon
 
     def relative(self, seconds: float) -> float | None:
         """`seconds` as a multiple of a pass without drafts; None before any was measured."""
@@ -278,6 +288,8 @@ class Governor:
             likely *= self._probability(request, key(draft, i))
             expected += likely
             rows += _BLIND if blind and draft.sources[i] == GRAMMAR else _FULL
+            if not cost.may_try(rows):
+                break
             speed = expected / cost.ratio(rows)
             if speed > best:
                 best, best_length = speed, i + 1
