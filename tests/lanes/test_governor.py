@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atelico.speculation.draft import Draft
-from atelico.speculation.governor import CostCurve, DraftRows, Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.governor import Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.pass_cost import CostCurve, DraftRows
 
 LIMITS = GovernorLimits()
 
@@ -102,14 +103,15 @@ def test_acceptance_is_learned_while_nothing_is_drafted() -> None:
     request = governor.begin("prompt_lookup")
     for _ in range(40):
         governor.observe_draft(request, draft_of(5), [1], n_verified=0)
-    assert governor.acceptance()["prompt/3/0"] == 1.0
+    assert governor.state().acceptance == {"prompt": 1.0}
     assert request.rounds == 0
 
 
 def test_only_the_first_token_beyond_the_cut_is_judged() -> None:
     governor = Governor(LIMITS)
-    governor.observe_draft(governor.begin("prompt_lookup"), draft_of(5), [1, 2], n_verified=1)
-    assert set(governor.acceptance()) == {"prompt/3/0", "prompt/3/1"}
+    draft = Draft([1, 2, 3], ["prompt", "pool", "schema"], [3, 3, 3])
+    governor.observe_draft(governor.begin("prompt_lookup"), draft, [1, 2, 3], n_verified=1)
+    assert set(governor.state().acceptance) == {"prompt", "pool"}
 
 
 def test_sources_and_match_lengths_are_told_apart() -> None:

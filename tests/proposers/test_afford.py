@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atelico.speculation.draft import Draft
-from atelico.speculation.governor import DraftRows, Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.governor import Governor, GovernorLimits, RequestGovernor
+from atelico.speculation.pass_cost import DraftRows
 
 LIMITS = GovernorLimits(yield_rounds=10_000)
 

@@ -47,6 +47,18 @@ def test_an_answer_s_tokens_drafts_and_times_are_counted(server: Running) -> Non
     assert 0 < after["atelico_kv_tokens", SMOLLM2] <= after["atelico_kv_capacity_tokens", SMOLLM2]
 
 
+def test_the_governor_shows_what_it_has_learned(server: Running) -> None:
+    text = "Repeat this line ten times: the key lies under the third stone, the key lies under the third stone."
+    for _ in range(2):
+        server.post(json=chat(text, max_tokens=64, temperature=0, speculative={"proposer": "prompt_lookup"}))
+    found = samples(server)
+    assert 0 <= found["atelico_governor_acceptance", SMOLLM2, "prompt"] <= 1
+    assert found["atelico_governor_pause_requests", SMOLLM2, "prompt_lookup"] >= 0
+    costs = {key: value for key, value in found.items() if key[0] == "atelico_governor_cost"}
+    assert any(key[1:] == ("1", "yes", SMOLLM2, "1") for key in costs), costs  # lanes, logits, model, rows
+    assert all(value >= 0.5 for value in costs.values())
+
+
 def test_a_streamed_answer_is_counted_too(server: Running) -> None:
     before = samples(server)
     server.post(json=chat(stream=True))

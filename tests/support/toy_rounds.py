@@ -24,7 +24,8 @@ from atelico.decoding.text import TextStream
 from atelico.runtime.context import Logits, Row
 from atelico.runtime.mtp import HeadOutput
 from atelico.speculation.draft import Drafter, Proposer
-from atelico.speculation.governor import DraftRows, Governor, GovernorLimits
+from atelico.speculation.governor import Governor, GovernorLimits
+from atelico.speculation.pass_cost import DraftRows
 from atelico.speculation.registry import SpeculationPlan
 
 # Logits of what follows each token: float32 [n_vocab, n_vocab].

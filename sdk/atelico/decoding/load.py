@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from atelico.speculation.governor import GovernorState
+
 State = Literal["loading", "ready", "failed", "closed"]
 
 
@@ -18,6 +20,7 @@ class LoopLoad:
         n_output: tokens these lanes have generated so far.
         n_threads: threads that decode right now.
         n_kv_tokens: memory cells in use or reserved, of `n_kv_capacity`.
+        governor: what it has learned.
     """
 
     n_jobs: int = 0
@@ -27,6 +30,7 @@ class LoopLoad:
     n_kv_tokens: int = 0
     n_kv_capacity: int = 0
     n_threads: int = 0
+    governor: GovernorState = field(default_factory=GovernorState)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from atelico.runtime.context import Logits
 from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
 from atelico.speculation.draft import Draft
-from atelico.speculation.governor import DraftRows
+from atelico.speculation.pass_cost import DraftRows
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class DecodeLoop:
             n_kv_tokens=self.sequences.n_cells,
             n_kv_capacity=self._context.n_cells,
             n_threads=self._threads.n_threads,
+            governor=self._governor.state(),
         )
 
     # --- the decode thread ------------------------------------------------------------------------------------

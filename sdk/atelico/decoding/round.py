@@ -28,7 +28,8 @@ from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation.acceptance import Mask, sampled_as, verified
 from atelico.speculation.compose import compose
 from atelico.speculation.draft import GRAMMAR, Draft
-from atelico.speculation.governor import DraftRows, Governor
+from atelico.speculation.governor import Governor
+from atelico.speculation.pass_cost import DraftRows
 
 logger = logging.getLogger(__name__)
 

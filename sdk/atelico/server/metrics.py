@@ -103,18 +103,32 @@ class _EngineCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One sample per loaded model."""
 
-        def gauge(name: str, text: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(name, text, labels=["model"])
+        def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, text, labels=["model", *labels])
 
         queue = gauge("atelico_queue_length", "Requests that are not finished and have no lane")
         busy = gauge("atelico_lanes_busy", "Lanes that are generating")
         lanes = gauge("atelico_lanes", "Lanes there are")
         used = gauge("atelico_kv_tokens", "Tokens of the KV cache in use or reserved by running lanes")
         size = gauge("atelico_kv_capacity_tokens", "Tokens the KV cache can hold")
+        cost = gauge(
+            "atelico_governor_cost", "Time of a pass relative to one without drafts", "lanes", "rows", "logits"
+        )
+        acceptance = gauge("atelico_governor_acceptance", "Share of right draft tokens lately", "source")
+        pause = gauge("atelico_governor_pause_requests", "Requests until a proposer is probed again", "proposer")
         for load in self._engine.loads():
             queue.add_metric([load.model], load.n_waiting)
             busy.add_metric([load.model], load.loop.n_running)
             lanes.add_metric([load.model], load.loop.n_lanes)
             used.add_metric([load.model], load.loop.n_kv_tokens)
             size.add_metric([load.model], load.loop.n_kv_capacity)
-        yield from (queue, busy, lanes, used, size)
+            governor = load.loop.governor
+            for n_lanes, curve in governor.costs.items():
+                for rows, ratio in curve.items():
+                    logits = "no" if rows.blind else "yes"
+                    cost.add_metric([load.model, str(n_lanes), str(rows.full + rows.blind), logits], ratio)
+            for source, share in governor.acceptance.items():
+                acceptance.add_metric([load.model, source], share)
+            for proposer, n_requests in governor.pauses.items():
+                pause.add_metric([load.model, proposer], n_requests)
+        yield from (queue, busy, lanes, used, size, cost, acceptance, pause)

@@ -15,10 +15,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from atelico.speculation.draft import GRAMMAR, Draft
+from atelico.speculation.pass_cost import BLIND, COST_RATE, FULL, NONE, OUTLIER, CostCurve, DraftRows
 
-# What an additional row costs before it has been measured, relative to a pass with one row. Measured curves lie between
-# 0.1 (memory-bound, many cores) and 0.5 (a small model on one core); an optimistic guess gets itself measured.
-_PRIOR_ROW_COST = 0.2
 # How often a first draft token is right before anything is known, by source.
 _PRIOR_ACCEPTANCE = {
     GRAMMAR: 0.99,
@@ -35,10 +33,6 @@ _PRIOR_WEIGHT = 4.0
 # One request's own counts outweigh the model's after this many trials.
 _REQUEST_WEIGHT = 6.0
 _FORGET = 0.98
-_FIRST_PLAIN, _PLAIN_EVERY = 3, 64
-_COST_RATE = 0.15
-# Samples that are this many times slower than expected are another process's doing, not the draft's.
-_OUTLIER = 3.0
 _MAX_MATCH, _MAX_DEPTH = 8, 3
 
 Key = tuple[str, int, int]
@@ -57,114 +51,18 @@ class GovernorLimits:
 
 
 @dataclass(frozen=True)
-class DraftRows:
-    """The draft rows of a pass: those that add logits to it, and those that do not."""
+class GovernorState:
+    """What a governor has learned, for people who watch it.
 
-    full: int = 0
-    blind: int = 0
+    Attributes:
+        costs: by number of lanes, times of passes relative to one without drafts.
+        acceptance: shares of right draft tokens by source; recent ones count more.
+        pauses: by proposer, requests that will not draft before it is probed again.
+    """
 
-    def __add__(self, other: DraftRows) -> DraftRows:
-        return DraftRows(self.full + other.full, self.blind + other.blind)
-
-
-_NONE, _FULL, _BLIND = DraftRows(), DraftRows(full=1), DraftRows(blind=1)
-
-
-class _Ratios:
-    """Relative times by number of rows: measured, between measured ones, or beyond them."""
-
-    def __init__(self, prior: float) -> None:
-        """`prior`: what a row adds before anything has been measured."""
-        self._prior = prior
-        self._known: dict[int, tuple[float, float]] = {}  # rows -> (ratio, weight)
-
-    @property
-    def horizon(self) -> int:
-        """Rows that may be tried next: where a few cost too much, many would have wasted a round."""
-        return 2 * max(self._known, default=0) or 1
-
-    def at(self, n_rows: int) -> float:
-        """The relative time of a pass with `n_rows` draft rows."""
-        if n_rows == 0:
-            return 1.0
-        known = self._known.get(n_rows)
-        if known is not None:
-            return known[0]
-        below = max((n for n in self._known if n < n_rows), default=0)
-        above = min((n for n in self._known if n > n_rows), default=None)
-        start = self._known[below][0] if below else 1.0
-        if above is not None:
-            share = (n_rows - below) / (above - below)
-            return start + share * (self._known[above][0] - start)
-        slope = (start - 1.0) / below if below else self._prior
-        return start + max(slope, 0.05) * (n_rows - below)
-
-    def observe(self, n_rows: int, measured: float) -> None:
-        """A pass with `n_rows` draft rows took `measured` times a plain one."""
-        ratio, weight = self._known.get(n_rows, (self.at(n_rows), 1.0))
-        rate = max(_COST_RATE, 1.0 / (weight + 1.0))
-        self._known[n_rows] = (ratio + rate * (max(measured, 0.5) - ratio), weight + 1.0)
-
-    def measured(self) -> dict[int, float]:
-        """What has been measured."""
-        return {n: round(ratio, 3) for n, (ratio, _) in sorted(self._known.items())}
-
-
-class CostCurve:
-    """Relative time of a pass by its draft rows, for one number of lanes."""
-
-    def __init__(self, n_lanes: int = 1) -> None:
-        prior = _PRIOR_ROW_COST / (1.0 + _PRIOR_ROW_COST * (n_lanes - 1))
-        self._base: float | None = None
-        self._n_plain = 0
-        self._since_plain = 0
-        self._full, self._blind = _Ratios(prior), _Ratios(prior)
-
-    @property
-    def needs_plain(self) -> bool:
-        """Whether the next pass should carry no draft: a ratio needs a fresh plain pass to compare with."""
-        return self._n_plain < _FIRST_PLAIN or self._since_plain >= _PLAIN_EVERY
-
-    def observe(self, drafted: DraftRows, seconds: float) -> None:
-        """A pass with these draft rows took so long."""
-        self._since_plain += 1
-        is_plain = drafted == DraftRows()
-        if is_plain:
-            self._n_plain, self._since_plain = self._n_plain + 1, 0
-        expected = self.ratio(drafted)
-        if self._base is None:
-            self._base = seconds / expected
-            return
-        if seconds > _OUTLIER * self._base * expected:
-            # Not evidence about drafts; but a machine that has become slower for good must be believed in the end.
-            self._base *= 1.1
-            return
-        if is_plain:
-            self._base += _COST_RATE * (seconds - self._base)
-            return
-        relative = seconds / self._base
-        if drafted.full:  # what the blind rows are known to take is not theirs
-            self._full.observe(drafted.full, relative - self._blind.at(drafted.blind) + 1.0)
-        else:
-            self._blind.observe(drafted.blind, relative)
-        # The base follows slowly here too: a run that always drafts must notice a growing context.
-        self._base += 0.3 * _COST_RATE * (seconds / self.ratio(drafted) - self._base)
-
-    def ratio(self, drafted: DraftRows) -> float:
-        """Time of a pass with these draft rows, relative to one with none."""
-        return self._full.at(drafted.full) + self._blind.at(drafted.blind) - 1.0
-
-    def may_try(self, drafted: DraftRows) -> bool:
-        """Whether so many rows are no more than twice what has been measured."""
-        return drafted.full <= self._full.horizon and drafted.blind <= self._blind.horizon
-
-    def relative(self, seconds: float) -> float | None:
-        """`seconds` as a multiple of a pass without drafts; None before any was measured."""
-        return seconds / self._base if self._base else None
-
-    def measured(self) -> dict[int, float]:
-        """What has been measured: draft rows with logits to relative time."""
-        return self._full.measured()
+    costs: dict[int, dict[DraftRows, float]] = field(default_factory=dict)
+    acceptance: dict[str, float] = field(default_factory=dict)
+    pauses: dict[str, int] = field(default_factory=dict)
 
 
 class Acceptance:
@@ -184,13 +82,14 @@ class Acceptance:
         right, total = self._counts.get(key, (0.0, 0.0))
         return right, total
 
-    def table(self) -> dict[str, float]:
-        """What has been learned, by readable key."""
-        return {
-            f"{source}/{match}/{depth}": round(right / total, 3)
-            for (source, match, depth), (right, total) in sorted(self._counts.items())
-            if total > 0
-        }
+    def by_source(self) -> dict[str, float]:
+        """Shares of right tokens. Safe to call from another thread."""
+        sums: dict[str, list[float]] = {}
+        for (source, _, _), (right, total) in list(self._counts.items()):
+            of_source = sums.setdefault(source, [0.0, 0.0])
+            of_source[0] += right
+            of_source[1] += total
+        return {source: right / total for source, (right, total) in sorted(sums.items()) if total > 0}
 
 
 @dataclass
@@ -265,7 +164,7 @@ class Governor:
     # --- rounds -----------------------------------------------------------------------------------------------
 
     def choose(
-        self, request: RequestGovernor, draft: Draft, n_lanes: int, others: DraftRows = _NONE, *, blind: bool = False
+        self, request: RequestGovernor, draft: Draft, n_lanes: int, others: DraftRows = NONE, *, blind: bool = False
     ) -> int:
         """How many tokens of `draft` to verify: the count with the best expected tokens per time.
 
@@ -287,7 +186,7 @@ class Governor:
         for i in range(len(draft)):
             likely *= self._probability(request, key(draft, i))
             expected += likely
-            rows += _BLIND if blind and draft.sources[i] == GRAMMAR else _FULL
+            rows += BLIND if blind and draft.sources[i] == GRAMMAR else FULL
             if not cost.may_try(rows):
                 break
             speed = expected / cost.ratio(rows)
@@ -340,7 +239,7 @@ class Governor:
         if n_tokens:
             known = self._draft_seconds.get(source, seconds / n_tokens)
             # One sample that another process has slowed must not end the drafting: a sample counts threefold at most.
-            self._draft_seconds[source] = known + _COST_RATE * (min(seconds / n_tokens, _OUTLIER * known) - known)
+            self._draft_seconds[source] = known + COST_RATE * (min(seconds / n_tokens, OUTLIER * known) - known)
 
     def observe_pass(self, n_lanes: int, drafted: DraftRows, seconds: float) -> None:
         """A pass without prompt rows took so long."""
@@ -384,13 +283,13 @@ class Governor:
 
     # --- inspection -------------------------------------------------------------------------------------------
 
-    def costs(self) -> dict[int, dict[int, float]]:
-        """Measured relative time of a pass: lanes -> draft rows with logits -> ratio."""
-        return {lanes: curve.measured() for lanes, curve in sorted(self._costs.items())}
-
-    def acceptance(self) -> dict[str, float]:
-        """Measured acceptance: "source/match length/depth" -> share right."""
-        return self._acceptance.table()
+    def state(self) -> GovernorState:
+        """What has been learned so far. Safe to call from another thread."""
+        return GovernorState(
+            costs={n_lanes: curve.measured() for n_lanes, curve in sorted(self._costs.items())},
+            acceptance=self._acceptance.by_source(),
+            pauses={proposer: strategy.to_skip for proposer, strategy in sorted(self._strategies.items())},
+        )
 
 
 def key(draft: Draft, i: int) -> Key:
