@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # What an additional row costs before it has been measured, relative to a pass with one row. Measured curves lie between
-# 0.1 (memory-bound, many cores) and 0.5 (a small model on one core); an optimistic guess gets itself measured.
+# 0.1 (memory-bound, many cores) and 2 (a small model on one core); an optimistic guess gets itself measured.
 _PRIOR_ROW_COST = 0.2
 _FIRST_PLAIN, _PLAIN_EVERY = 3, 64
 COST_RATE = 0.15
