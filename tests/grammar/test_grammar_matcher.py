@@ -154,6 +154,16 @@ def test_a_document_that_may_go_on_is_accepting_but_not_complete(
     assert encode("3")[0] in row
 
 
+def test_a_drafted_end_that_is_allowed_is_no_failure_of_the_engine(
+    at: At, monkeypatch: pytest.MonkeyPatch, encode: Encode, vocabulary: GrammarVocabulary
+) -> None:
+    matcher = at({"type": "integer"}, "12")
+    monkeypatch.setattr(matcher, "_rebuild", lambda: pytest.fail("the engine was built anew"))
+    for end in vocabulary.eos_ids:
+        rows = matcher.masks([*encode("3"), end, *encode("4")])
+        assert [row.any() for row in rows] == [True, True, False, False]
+
+
 def test_an_end_is_not_allowed_before_the_document_is_whole(
     at: At, encode: Encode, allowed: Allowed, vocabulary: GrammarVocabulary
 ) -> None:
