@@ -11,7 +11,7 @@ from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "500")
 
-from benchmarks import plot, readme, report
+from benchmarks import plot, report, written
 from benchmarks.machine import machine
 from benchmarks.settings import Settings
 
@@ -25,6 +25,7 @@ MEASURED = {
     "frames": "frames",
     "context": "context",
     "memory": "memory",
+    "proposers": "proposers",
 }
 # Programs of their own, with their own tables.
 PROGRAMS = ("kernels", "schemas", "cabi", "server_load", "exactness", "near_tie", "whole_json")
@@ -40,10 +41,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small run that shows whether everything works")
     parser.add_argument("--threads", type=int, help="threads of every engine (default: physical cores minus one)")
     parser.add_argument("--prompts", type=int, help="prompts per workload, 1 to 10 (default: 2, quick 1)")
-    parser.add_argument("--readme", action="store_true", help="print the README's table from the last run, and stop")
+    parser.add_argument("--docs", action="store_true", help="write the documents' tables from the last run, and stop")
     options = parser.parse_args()
-    if options.readme:
-        print(readme.markdown())
+    if options.docs:
+        print("Written:", *written.write())
         return
     if unknown := set(options.names) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(known)}")

@@ -1,10 +1,10 @@
-"""The README's table, made from the JSON files of the last run."""
+"""The table of all targets, made from the JSON files of the last run."""
 
 from __future__ import annotations
 
 from benchmarks.report import load, number
 
-ORDER = ("speed", "json", "lanes", "prefix", "busy", "frames", "context", "memory")
+ORDER = ("speed", "json", "lanes", "prefix", "busy", "frames", "context", "memory", "proposers")
 
 
 def markdown() -> str:

@@ -1,0 +1,24 @@
+"""The tables in the documents, written from the JSON files of the last run between two marks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import proposers, target_table
+
+ROOT = Path(__file__).parents[1]
+
+
+def write() -> list[str]:
+    """Renew all tables; returns the files."""
+    tables = {
+        "docs/benchmarks.md": ("targets", target_table.markdown() + "\n"),
+        "docs/speculation.md": ("proposers x workloads", proposers.markdown()),
+    }
+    for name, (mark, table) in tables.items():
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        begin, end = f"<!-- table: {mark} (begin; written by the benchmark) -->\n", f"<!-- table: {mark} (end) -->"
+        before, after = text.split(begin)[0], text.split(end)[1]
+        path.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
+    return list(tables)
