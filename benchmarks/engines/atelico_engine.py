@@ -69,7 +69,7 @@ class Engine:
             **ask.extra,
         }
         if ask.speculates:
-            request.setdefault("speculative", {"proposer": "auto"})
+            request.setdefault("speculative", {"proposer": "auto", "k": 16})
         if ask.schema is not None:
             schema = {"name": "answer", "schema": ask.schema}
             request["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -214,6 +214,34 @@ def test_dear_rows_are_found_out_by_short_drafts() -> None:
     assert sum(lengths) <= 4, lengths
 
 
+def test_nothing_is_guessed_while_not_even_right_drafts_would_pay() -> None:
+    governor = Governor(LIMITS)
+    request = governor.begin("prompt_lookup")
+    asked = []
+    for i in range(400):
+        may_pay = governor.may_pay(request, 5, 1)
+        if may_pay:
+            asked.append(i)
+        length = governor.choose(request, draft_of(5, "prompt", 8), 1) if may_pay else 0
+        governor.observe_pass(1, DraftRows(length), 1.0 + 1.5 * length)
+    assert len(asked) < 30, asked
+    assert max(asked) > 60, "it never looked again"
+
+
+def test_kernels_that_are_slow_for_a_few_rows_and_fast_for_many_are_found() -> None:
+    governor = Governor(LIMITS)
+    request = governor.begin("prompt_lookup")
+    lengths = []
+    for _ in range(1200):
+        length = 0
+        if governor.may_pay(request, 16, 1):
+            length = governor.choose(request, draft_of(16, "prompt", 8), 1)
+            governor.observe_draft(request, draft_of(16, "prompt", 8), list(range(1, 18)), length)
+        lengths.append(length)
+        governor.observe_pass(1, DraftRows(length), 1.0 if length == 0 else 3.0 + 0.1 * length)
+    assert lengths[-100:].count(16) > 80, lengths
+
+
 def test_rows_without_logits_are_judged_by_their_own_cost() -> None:
     governor = Governor(LIMITS)
     request = governor.begin("prompt_lookup")

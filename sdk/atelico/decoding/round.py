@@ -136,6 +136,9 @@ def _guess(lane: Lane, budget: int, n_vocab: int, governor: Governor, n_lanes: i
     """The lane's draft, cut at the first token that is none: llama.cpp refuses a whole batch for one such id."""
     if budget <= 0:
         return Draft()
+    # What a grammar forces is worth asking for at any price of a row with logits.
+    if lane.governor is not None and lane.matcher is None and not governor.may_pay(lane.governor, budget, n_lanes):
+        return Draft()
     n_affordable = min(budget, lane.plan.k) if lane.drafter is not None else 0
     if lane.drafter is not None and lane.governor is not None:
         n_affordable = governor.afford(lane.governor, lane.drafter.source, n_affordable, n_lanes)

@@ -34,6 +34,7 @@ _PRIOR_WEIGHT = 4.0
 _REQUEST_WEIGHT = 6.0
 _FORGET = 0.98
 _MAX_MATCH, _MAX_DEPTH = 8, 3
+_LONGEST_PROBE = 16
 
 Key = tuple[str, int, int]
 
@@ -94,10 +95,11 @@ class Acceptance:
 
 @dataclass
 class _Probe:
-    """When a length of 0 is doubted again, in declined drafts, for one number of lanes."""
+    """When a length of 0 is doubted again, in declined drafts, and by how long a draft; for one number of lanes."""
 
     pause: int
     declined: int = 0
+    length: int = 2
 
 
 @dataclass
@@ -163,6 +165,21 @@ class Governor:
 
     # --- rounds -----------------------------------------------------------------------------------------------
 
+    def may_pay(self, request: RequestGovernor, longest: int, n_lanes: int) -> bool:
+        """Whether guessing is worth its time: some draft of up to `longest` tokens would pay if it were right, or it is
+        time to look again.
+        """
+        limits = self._limits
+        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+            return False
+        cost = self._cost(n_lanes)
+        if cost.needs_plain or cost.largest_gain(longest) > limits.min_speedup:
+            return True
+        probe = self._probes.setdefault(n_lanes, _Probe(limits.reprobe))
+        request.declined += 1
+        probe.declined += 1
+        return probe.declined >= probe.pause
+
     def choose(
         self, request: RequestGovernor, draft: Draft, n_lanes: int, others: DraftRows = NONE, *, blind: bool = False
     ) -> int:
@@ -183,16 +200,17 @@ class Governor:
         rows = others
         plain = n_lanes / cost.ratio(rows)
         best, best_length, expected, likely = plain * limits.min_speedup, 0, float(n_lanes), 1.0
+        n_good = 0
         for i in range(len(draft)):
             likely *= self._probability(request, key(draft, i))
             expected += likely
+            if likely >= 0.5:
+                n_good = i + 1
             rows += BLIND if blind and draft.sources[i] == GRAMMAR else FULL
-            if not cost.may_try(rows):
-                break
             speed = expected / cost.ratio(rows)
-            if speed > best:
+            if speed > best and cost.may_try(rows):
                 best, best_length = speed, i + 1
-        return self._or_probe(self._probes, best_length, request, n_lanes, len(draft))
+        return self._or_probe(self._probes, best_length, request, n_lanes, max(n_good, min(len(draft), 2)))
 
     def afford(self, request: RequestGovernor, source: str, budget: int, n_lanes: int) -> int:
         """How many tokens of a network's draft are worth making, at most `budget`: its passes cost time, too.
@@ -215,7 +233,7 @@ class Governor:
             speed = expected / (cost.ratio(DraftRows(i + 1)) + step * (i + 1))
             if speed > best:
                 best, best_length = speed, i + 1
-        return self._or_probe(self._draft_probes, best_length, request, n_lanes, budget)
+        return self._or_probe(self._draft_probes, best_length, request, n_lanes, min(budget, 2))
 
     def _or_probe(
         self, probes: dict[int, _Probe], best_length: int, request: RequestGovernor, n_lanes: int, longest: int
@@ -230,9 +248,12 @@ class Governor:
         probe.declined += 1
         if probe.declined < probe.pause:
             return 0
-        # What was measured may have been another process's doing: look again, ever more rarely.
+        # What was measured may have been another process's doing, and some kernels are slow for a few rows and fast for
+        # many: look again, ever more rarely and ever further, where the guess is a good one.
+        length = min(longest, probe.length)
         probe.pause, probe.declined = min(2 * probe.pause, limits.reprobe_max), 0
-        return min(longest, 2)
+        probe.length = 2 * probe.length if probe.length < _LONGEST_PROBE else 2
+        return length
 
     def observe_drafting(self, source: str, n_tokens: int, seconds: float) -> None:
         """A network took so long to draft `n_tokens`."""

@@ -58,7 +58,7 @@ class _Ratios:
 
     def observe(self, n_rows: int, measured: float) -> None:
         """A pass with `n_rows` draft rows took `measured` times a plain one."""
-        ratio, weight = self._known.get(n_rows, (self.at(n_rows), 1.0))
+        ratio, weight = self._known.get(n_rows, (0.0, 0.0))
         rate = max(COST_RATE, 1.0 / (weight + 1.0))
         self._known[n_rows] = (ratio + rate * (max(measured, 0.5) - ratio), weight + 1.0)
 
@@ -75,7 +75,9 @@ class CostCurve:
         self._base: float | None = None
         self._n_plain = 0
         self._since_plain = 0
+        self._n_lanes = n_lanes
         self._full, self._blind = _Ratios(prior), _Ratios(prior)
+        self._gains: dict[int, float] = {}  # what largest_gain has found since the last pass with drafts
 
     @property
     def needs_plain(self) -> bool:
@@ -99,6 +101,7 @@ class CostCurve:
         if is_plain:
             self._base += COST_RATE * (seconds - self._base)
             return
+        self._gains.clear()
         relative = seconds / self._base
         if drafted.full:  # what the blind rows are known to take is not theirs
             self._full.observe(drafted.full, relative - self._blind.at(drafted.blind) + 1.0)
@@ -110,6 +113,14 @@ class CostCurve:
     def ratio(self, drafted: DraftRows) -> float:
         """Time of a pass with these draft rows, relative to one with none."""
         return self._full.at(drafted.full) + self._blind.at(drafted.blind) - 1.0
+
+    def largest_gain(self, longest: int) -> float:
+        """Tokens per time, relative to a pass without drafts, if one lane drafts up to `longest` tokens, all right."""
+        gain = self._gains.get(longest)
+        if gain is None:
+            gains = ((self._n_lanes + n) / self.ratio(DraftRows(n)) / self._n_lanes for n in range(1, longest + 1))
+            gain = self._gains[longest] = max(gains, default=0.0)
+        return gain
 
     def may_try(self, drafted: DraftRows) -> bool:
         """Whether so many rows are no more than twice what has been measured."""
