@@ -187,6 +187,16 @@ def test_parked_dialogues_hold_no_more_tokens_than_the_kv_cache(context: Context
     assert [lot.take(words(50 * i, 200), 0) is not None for i in range(4)] == [False, False, True, True]
 
 
+def test_nothing_is_parked_where_the_machine_has_no_memory_left(pool: SequencePool, context: Context) -> None:
+    with mock.patch.object(psutil, "virtual_memory") as memory:
+        memory.return_value.available = 1000
+        serve(pool, context, FIRST)
+        serve(pool, context, SECOND)
+    memory.assert_called()
+    assert serve(pool, context, FIRST) == 0
+    assert serve(pool, context, SECOND) == len(SECOND) - 1
+
+
 def test_nothing_is_parked_where_nothing_is_kept(context_of: MakeContext) -> None:
     context = context_of("llama")
     with mock.patch.object(context, "n_sequences", 1), mock.patch.object(context, "state") as state:

@@ -146,8 +146,7 @@ def load(
 
 def _check_memory(model: Model, options: ContextOptions) -> None:
     """Refuse a memory that this machine has no room for, before anything is allocated."""
-    may_park = options.n_sequences > 1 and not model.recurrent  # which takes as much again
-    needed = options.n_cells * model.kv_bytes_per_token() * (2 if may_park else 1)
+    needed = options.n_cells * model.kv_bytes_per_token()
     free = psutil.virtual_memory().available
     if model.device == "cpu" and needed > free:
         raise ModelLoadError(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import psutil
+
 from atelico.runtime.context import Context
 from atelico.runtime.prefix import common_prefix
 
@@ -25,13 +27,17 @@ class Parked:
 class ParkingLot:
     """The parked dialogues of one context. Used by the decode thread only.
 
-    They hold at most as many tokens as the context has cells, so they take no more memory than its KV cache. The least
-    recently used one is forgotten first.
+    They hold at most as many tokens as the context has cells, so they take no more memory than its KV cache, and less
+    where the machine has less. The least recently used one is forgotten first.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._parked: list[Parked] = []
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether this machine has memory for a state, and as much again for everybody else."""
+        return bool(psutil.virtual_memory().available > 2 * n_bytes)
 
     def add(self, parked: Parked, n_most: int) -> None:
         """Keep `parked`, and at most `n_most` dialogues with it."""

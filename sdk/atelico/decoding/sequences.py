@@ -197,7 +197,7 @@ class SequencePool:
 
     def _park(self, sequence: Sequence) -> None:
         """Park a copy of what `sequence` holds."""
-        if self._n_parkable:
+        if self._n_parkable and self._parked.has_room(self._context.state_size(sequence.id)):
             parked = Parked(sequence.tokens, self._context.state(sequence.id), sequence.last_used)
             self._parked.add(parked, self._n_parkable)
 

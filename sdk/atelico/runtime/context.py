@@ -238,13 +238,17 @@ class Context:
         """
         self._memory.share(source, target, length)
 
+    def state_size(self, sequence: int) -> int:
+        """Bytes that `state` would return."""
+        return int(llama_cpp.llama_state_seq_get_size(self.handle, sequence))
+
     def state(self, sequence: int) -> bytes:
         """The memory of `sequence` as llama.cpp writes it, to be restored in a context of the same model.
 
         Raises:
             InferenceError: llama.cpp could not write it.
         """
-        size = llama_cpp.llama_state_seq_get_size(self.handle, sequence)
+        size = self.state_size(sequence)
         buffer = (ctypes.c_uint8 * size)()
         if llama_cpp.llama_state_seq_get_data(self.handle, buffer, size, sequence) != size:
             raise InferenceError("llama.cpp could not write the state of a sequence.")
