@@ -94,7 +94,7 @@ def run(settings: Settings) -> list[Row]:
 
 
 def targets(rows: list[Row]) -> list[Target]:
-    """What the rows had to show: the governor never loses. The draft model is left out: it is as large as the model, and
+    """What the rows had to show: the governor never loses. The draft model is left out: it is as dear as the model, and
     reads the prompt once before it is known to be too dear.
     """
     worst = lowest(row["speed-up, governed"] for row in rows if row["proposer"] != "draft_model")
