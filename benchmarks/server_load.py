@@ -105,7 +105,8 @@ async def _load(
 ) -> tuple[float, list[Reply]]:
     """(seconds, replies) of `n_clients` clients that each send N_REQUESTS requests."""
     extra: dict[str, Any] = {"speculative": {"proposer": "auto"}} if speculates else {}
-    async with httpx.AsyncClient(base_url=url, timeout=300) as client:
+    # A connection per request: llama-server may close one that it has just kept.
+    async with httpx.AsyncClient(base_url=url, timeout=300, limits=httpx.Limits(max_keepalive_connections=0)) as client:
 
         async def one(number_: int) -> list[Reply]:
             bodies = [{**asked[(number_ + i * n_clients) % len(asked)], **extra} for i in range(N_REQUESTS)]
