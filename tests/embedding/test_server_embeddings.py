@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -62,12 +63,14 @@ def test_models_of_the_wrong_kind_are_refused_and_the_next_request_works(openai_
 
 
 def test_health_and_metrics_know_embedding_models(server: Running) -> None:
-    server.post("/v1/embeddings", json={"model": "bert", "input": MILL}).raise_for_status()
+    answer = server.post("/v1/embeddings", json={"model": "bert", "input": MILL}).raise_for_status().json()
     with server.http() as http:
         assert http.get("/health").json()["models"]["bert"] == "ready"
         metrics = http.get("/metrics").text
     assert 'atelico_requests_total{code="200",endpoint="/v1/embeddings"}' in metrics
     assert 'atelico_queue_length{model="bert"} 0.0' in metrics
+    (counted,) = re.findall(r'^atelico_prompt_tokens_total\{model="bert"\} ([\d.]+)$', metrics, re.MULTILINE)
+    assert float(counted) >= answer["usage"]["prompt_tokens"] > 0
 
 
 def test_a_request_beyond_the_time_limit_is_a_504_and_stops(folder: Any, fresh: Engine) -> None:

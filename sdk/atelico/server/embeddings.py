@@ -29,7 +29,7 @@ async def embeddings(state: ServerState, request: Request, send: Send) -> Respon
     state.refuse_when_stopping()
     body = await read_body(request, state.options)
     asked = await state.off_loop(lambda: decode_as(EmbeddingRequest, body, max_bytes=state.options.max_body_bytes))
-    future = await state.embed(asked.model, asked.input)
+    future, model = await state.embed(asked.model, asked.input)
     try:
         async with cancelled_early([future], request.receive, state.options.request_timeout_s):
             embedded = await result_of(future)
@@ -42,4 +42,5 @@ async def embeddings(state: ServerState, request: Request, send: Send) -> Respon
             f"The texts were not embedded within {state.options.request_timeout_s:g} seconds.",
             hint="Send fewer texts at once, or raise the server's request timeout.",
         ) from None
+    state.metrics.count_embedded(model, sum(embedded.token_counts))
     return await state.off_loop(lambda: json_response(response_of(asked, embedded)))

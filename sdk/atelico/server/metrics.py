@@ -85,6 +85,10 @@ class Metrics:
         if timings.tokens_per_second:
             self._token_s.labels(model).observe(1 / timings.tokens_per_second)
 
+    def count_embedded(self, model: str, n_tokens: int) -> None:
+        """Add up the tokens of texts that an embedding `model` has read."""
+        self._prompt.labels(model).inc(n_tokens)
+
     def totals(self, model: str) -> Totals:
         """The sums of one model; zeros where it has answered nothing yet."""
         return self._totals.get(model, Totals())

@@ -70,18 +70,19 @@ class ServerState:
         self._jobs.add(submitted.job)
         return submitted
 
-    async def embed(self, model: str, texts: str | list[str]) -> Future[EmbeddedTexts]:
-        """Start embedding `texts`.
+    async def embed(self, model: str, texts: str | list[str]) -> tuple[Future[EmbeddedTexts], str]:
+        """Start embedding `texts`; also returns the model's own name.
 
         Raises:
             ShuttingDownError: the server is stopping.
             AtelicoError: see Engine.submit_texts.
         """
         self.refuse_when_stopping()
+        name = await self.off_loop(lambda: self.engine.resolve(model).name)
         future = await self.off_loop(lambda: self.engine.submit_texts(model, texts))
         self._embeddings = {known for known in self._embeddings if not known.done()}
         self._embeddings.add(future)
-        return future
+        return future, name
 
     def refuse_when_stopping(self) -> None:
         """Raises ShuttingDownError once the server is stopping."""
