@@ -18,7 +18,7 @@ lib: setup ## libatelico.so and atelico.h in build/lib
 godot: setup ## the Godot extension, in the add-on's folder
 	cargo build --release --locked -p atelico-godot
 	mkdir -p bindings/godot/addons/atelico/bin/linux.$(subst aarch64,arm64,$(shell uname -m))
-	cp target/release/libatelico_godot.so bindings/godot/addons/atelico/bin/linux.$(subst aarch64,arm64,$(shell uname -m))/
+	cp --remove-destination target/release/libatelico_godot.so bindings/godot/addons/atelico/bin/linux.$(subst aarch64,arm64,$(shell uname -m))/
 
 test-godot: setup ## the Godot tests alone, with a line of counts
 	$(PY) -m pytest tests/godot

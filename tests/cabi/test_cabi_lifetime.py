@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from cabi_programs import Library, run, run_tap
+from cabi_programs import ROOT, Library, environment, run, run_tap
 
 
 def test_eight_threads_use_one_engine_at_once(library: Library) -> None:
     assert len(run_tap(library.program("threads"))) == 8
+
+
+def test_a_build_may_replace_a_library_that_is_in_use(library: Library, tmp_path: Path) -> None:
+    used = library.copy(tmp_path / "lib")
+    held = used.path.stat().st_ino
+    with subprocess.Popen(
+        [str(library.program("cycles")), "6"], env=environment(LD_PRELOAD=str(used.path)), stdout=subprocess.PIPE
+    ) as program:
+        build = subprocess.run([sys.executable, str(ROOT / "ffi/cabi/build.py"), "--out", str(used.folder)])
+        assert build.returncode == 0
+        output, _ = program.communicate(timeout=240)
+    assert used.path.stat().st_ino != held
+    assert program.returncode == 0 and b"ok 1 - every cycle answers" in output, output
 
 
 def test_twenty_cycles_leave_memory_flat(library: Library) -> None:

@@ -3,6 +3,7 @@ shows from outside: exit codes, leaks, exports, the editor."""
 
 from __future__ import annotations
 
+import configparser
 import shutil
 from pathlib import Path
 
@@ -39,6 +40,12 @@ def test_leaving_the_game_never_hangs_or_crashes(godot: Godot, project: Path, wh
     assert f"leaving: {when}" in output.text, output.text
     assert "too late" not in output.text
     assert_clean(output)
+
+
+def test_godot_is_told_never_to_reload_the_extension(project: Path) -> None:
+    manifest = configparser.ConfigParser()
+    manifest.read(project / "addons/atelico/atelico.gdextension")
+    assert not manifest.getboolean("configuration", "reloadable")
 
 
 def test_a_missing_library_is_an_error_that_says_what_to_do(godot: Godot, project: Path, tmp_path: Path) -> None:
