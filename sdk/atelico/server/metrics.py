@@ -113,6 +113,7 @@ class _EngineCollector(Collector):
         queue = gauge("atelico_queue_length", "Requests that are not finished and have no lane")
         busy = gauge("atelico_lanes_busy", "Lanes that are generating")
         lanes = gauge("atelico_lanes", "Lanes there are")
+        threads = gauge("atelico_threads", "Threads that decode, which follow the load of the machine")
         used = gauge("atelico_kv_tokens", "Tokens of the KV cache in use or reserved by running lanes")
         size = gauge("atelico_kv_capacity_tokens", "Tokens the KV cache can hold")
         cost = gauge(
@@ -124,6 +125,7 @@ class _EngineCollector(Collector):
             queue.add_metric([load.model], load.n_waiting)
             busy.add_metric([load.model], load.loop.n_running)
             lanes.add_metric([load.model], load.loop.n_lanes)
+            threads.add_metric([load.model], load.loop.n_threads)
             used.add_metric([load.model], load.loop.n_kv_tokens)
             size.add_metric([load.model], load.loop.n_kv_capacity)
             governor = load.loop.governor
@@ -135,4 +137,4 @@ class _EngineCollector(Collector):
                 acceptance.add_metric([load.model, source], share)
             for proposer, n_requests in governor.pauses.items():
                 pause.add_metric([load.model, proposer], n_requests)
-        yield from (queue, busy, lanes, used, size, cost, acceptance, pause)
+        yield from (queue, busy, lanes, threads, used, size, cost, acceptance, pause)
