@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from benchmarks.report import load, number
 
 ORDER = ("speed", "json", "lanes", "prefix", "busy", "frames", "context", "memory", "proposers")
 
 
-def markdown() -> str:
-    """The targets and what was measured, as a Markdown table under one line about the machine."""
+# What the README shows: one line for each thing a game notices, the bad ones too.
+SHORT = (
+    "plain / bare llama_decode loop, greedy, SmolLM2 Q4_K_M",
+    "speed-up, geometric mean over grounded workloads, Gemma 3 270M Q4_K_M",
+    "character JSON: speculating / our plain constrained decoding",
+    "character JSON: ours / llama-server's constrained decoding",
+    "four lanes at once / four in turn, plain",
+    "first token, cold / second character with the same world",
+    "tokens per second beside one busy process / idle",
+    "ours / llama-server, 1 busy",
+    "late frames beside our generation, percentage points more than without",
+    "MB beyond weights and KV cache",
+)
+
+
+def markdown(wanted: Collection[str] = ()) -> str:
+    """The targets and what was measured, as a Markdown table under one line about the machine.
+
+    Args:
+        wanted: only these targets; all where it is empty.
+    """
     found = [result for name in ORDER if (result := load(name)) is not None]
     if not found:
         return "No results yet: run `python -m benchmarks`."
@@ -23,6 +44,8 @@ def markdown() -> str:
     ]
     for result in found:
         for target in result["targets"]:
+            if wanted and target["what"] not in wanted:
+                continue
             sign = "≥" if target["at_least"] else "≤"
             verdict = {True: "met", False: "not met", None: "not measured"}[target["met"]]
             lines.append(

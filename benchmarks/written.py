@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 def write() -> list[str]:
     """Renew all tables; returns the files."""
     tables = {
+        "README.md": ("main targets", target_table.markdown(target_table.SHORT) + "\n"),
         "docs/benchmarks.md": ("targets", target_table.markdown() + "\n"),
         "docs/speculation.md": ("proposers x workloads", proposers.markdown()),
     }
