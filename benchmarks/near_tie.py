@@ -28,7 +28,7 @@ from atelico.protocol import ChatCompletion
 from atelico.runtime import kernels
 from atelico.runtime.context import Context, ContextOptions, Row
 from atelico.runtime.model import Model, ModelOptions
-from benchmarks import models
+from benchmarks import asking, models
 from benchmarks.report import number, table
 from benchmarks.world import sentences, world_text
 
@@ -187,14 +187,6 @@ def questions() -> list[str]:
     return [*PROMPTS.values(), *asked]
 
 
-def _asking(proposer: str, plain: str) -> dict[str, Any]:
-    """The fields that make a request speculate; a prediction has every seventh word wrong."""
-    if proposer != "prediction":
-        return {"speculative": {"proposer": proposer, "k": PROPOSERS[proposer]}}
-    words = [word if i % 7 else "dragon" for i, word in enumerate(plain.split(" "), 1)]
-    return {"prediction": {"type": "content", "content": " ".join(words)}}
-
-
 def _largest_difference(plain: ChatCompletion, drafted: ChatCompletion) -> float:
     largest = 0.0
     ours, theirs = drafted.choices[0].logprobs, plain.choices[0].logprobs
@@ -229,7 +221,7 @@ def texts(name: str, n_tokens: int, guards: Sequence[str] = ("on",)) -> list[Tex
                         drafted = engine.chat_completion(
                             {
                                 **body,
-                                **_asking(proposer, plain.choices[0].message.content or ""),
+                                **asking.fields(proposer, PROPOSERS[proposer], plain.choices[0].message.content or ""),
                                 "atelico": {"governor": "off", "near_tie": guard},
                             },
                             timeout=600,

@@ -7,9 +7,10 @@ expects to pay, which is what users get.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
-from benchmarks import models, report
+from msgspec.structs import replace
+
+from benchmarks import asking, models, report
 from benchmarks.contender import Contender
 from benchmarks.report import Row, Target, console, lowest, median, number, table
 from benchmarks.settings import Settings
@@ -22,18 +23,6 @@ _K = 5
 _COLUMNS = ("accepted", "tokens per pass", "speed-up, all drafts", "speed-up, governed")
 
 
-def _fields(proposer: str, plain: Answer) -> dict[str, Any]:
-    """What a request asks for. A prediction is the right answer with every seventh word wrong."""
-    if proposer != "prediction":
-        return {"speculative": {"proposer": proposer, "k": _K}}
-    words = [word if i % 7 else "dragon" for i, word in enumerate(plain.text.split(" "), 1)]
-    return {"prediction": {"type": "content", "content": " ".join(words)}}
-
-
-def _ask(ask: Ask, **extra: Any) -> Ask:
-    return Ask(text=ask.text, tokens=ask.tokens, max_tokens=ask.max_tokens, schema=ask.schema, extra=extra)
-
-
 def _rows(model: str, workload: str, asks: list[Ask], engine: Contender, drafting: Contender) -> list[Row]:
     """One row per proposer; for each request they take their turn right after plain decoding.
 
@@ -43,12 +32,12 @@ def _rows(model: str, workload: str, asks: list[Ask], engine: Contender, draftin
     free: dict[str, list[Answer]] = {proposer: [] for proposer in PROPOSERS}
     governed: dict[str, list[Answer]] = {proposer: [] for proposer in PROPOSERS}
     for ask in asks:
-        plain.append(engine.generate(_ask(ask)))
+        plain.append(engine.generate(ask))
         for proposer in PROPOSERS:
-            fields = _fields(proposer, plain[-1])
+            fields = asking.fields(proposer, _K, plain[-1].text)
             chosen = drafting if proposer == "draft_model" else engine
-            free[proposer].append(chosen.generate(_ask(ask, **fields, atelico={"governor": "off"})))
-            governed[proposer].append(chosen.generate(_ask(ask, **fields)))
+            free[proposer].append(chosen.generate(replace(ask, extra={**fields, "atelico": {"governor": "off"}})))
+            governed[proposer].append(chosen.generate(replace(ask, extra=fields)))
     return [
         {"model": model, "workload": workload, "proposer": proposer} | _cell(plain, free[proposer], governed[proposer])
         for proposer in PROPOSERS

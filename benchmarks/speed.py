@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from benchmarks import models
 from benchmarks.contender import Contender
 from benchmarks.report import Row, Target, console, geometric_mean, lowest, median, number, ratio, spread, table
@@ -87,14 +89,7 @@ def measure(
     for i, ask in enumerate(asks):
         shift = i % len(entries)
         for entry in entries[shift:] + entries[:shift]:
-            asked = Ask(
-                text=ask.text,
-                tokens=ask.tokens,
-                max_tokens=ask.max_tokens,
-                schema=ask.schema,
-                sampled=sampled,
-                speculates=entry.speculates,
-            )
+            asked = replace(ask, sampled=sampled, speculates=entry.speculates)
             answers[entry.name].append(contenders[entry.process].generate(asked))
     return answers
 

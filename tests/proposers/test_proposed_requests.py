@@ -15,25 +15,9 @@ from support.chat import REPEAT, Chat
 from support.near_tie import first_difference
 from support.prompts import speculative
 from support.scripted import UNGOVERNED
-from support.tiny_answers import ALONE, WORDS, Answer
+from support.tiny_answers import ALONE, SHEET, WORDS, Answer
 
 SEEDED = {"temperature": 0.8, "seed": 11}
-SHEET = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "sheet",
-        "schema": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "maxLength": 12},
-                "class": {"enum": ["mage", "thief", "warrior"]},
-                "level": {"type": "integer", "minimum": 1, "maximum": 20},
-            },
-            "required": ["name", "class", "level"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 def predicting(text: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from support.memory import holds_exactly_the_returned_tokens
 from support.near_tie import first_difference
 from support.observe import loaded_model
 from support.prompts import request
-from support.tiny_answers import WORDS, Answer
+from support.tiny_answers import SHEET, WORDS, Answer
 
 # Each with a model that it drafts for.
 PROPOSERS = {
@@ -29,22 +29,6 @@ PROPOSERS = {
     "prediction": "llama",
     "draft_model": "drafted",
     "mtp": "head-aligned",
-}
-SHEET = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "sheet",
-        "schema": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "maxLength": 12},
-                "class": {"enum": ["mage", "thief", "warrior"]},
-                "level": {"type": "integer", "minimum": 1, "maximum": 20},
-            },
-            "required": ["name", "class", "level"],
-            "additionalProperties": False,
-        },
-    },
 }
 ALONE = {"governor": "off", "memory": "off"}
 

@@ -25,7 +25,6 @@ from atelico.runtime.context import Logits, Row
 from atelico.runtime.mtp import HeadOutput
 from atelico.speculation.draft import Drafter, Proposer
 from atelico.speculation.governor import Governor, GovernorLimits
-from atelico.speculation.pass_cost import DraftRows
 from atelico.speculation.registry import SpeculationPlan
 
 # Logits of what follows each token: float32 [n_vocab, n_vocab].
@@ -183,8 +182,7 @@ def generate(toy: ToyLane, context: Any, n_tokens: int, *, governor: Governor | 
             logits = decode([turn], context, helper)
             assert logits is not None
             verify(turn, logits, VOCABULARY, judge)
-            n_drafted, n_blind = len(turn.draft), turn.n_blind
-            judge.observe_pass(1, DraftRows(n_drafted - n_blind, n_blind), 0.010 * (1 + 0.1 * n_drafted))
+            judge.observe_pass(1, turn.draft_rows, 0.010 * (1 + 0.1 * len(turn.draft)))
     assert lane.plan.reason is None, lane.plan.reason
     return lane.tokens, lane
 

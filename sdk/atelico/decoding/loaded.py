@@ -146,8 +146,7 @@ def load(
 
 def _check_memory(model: Model, options: ContextOptions) -> None:
     """Refuse a memory that this machine has no room for, before anything is allocated."""
-    needed = options.n_cells * model.kv_bytes_per_token()
-    free = psutil.virtual_memory().available
+    needed, free = options.n_cells * model.kv_bytes_per_token(), psutil.virtual_memory().available
     if model.device == "cpu" and needed > free:
         raise ModelLoadError(
             f"A memory of {options.n_cells} tokens for {model.path.name} needs {needed / 2**20:,.0f} MiB; "

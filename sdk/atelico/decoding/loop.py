@@ -28,7 +28,7 @@ from atelico.runtime.context import Logits
 from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
 from atelico.speculation.draft import Draft
-from atelico.speculation.pass_cost import DraftRows
+from atelico.speculation.pass_cost import NONE
 
 logger = logging.getLogger(__name__)
 
@@ -187,9 +187,9 @@ class DecodeLoop:
         if logits is None:  # aborted: nothing was committed, and whoever aborted has set a flag
             return
         if all(turn.n_fed == 1 for turn in turns):
-            n_drafted, n_blind = sum(len(turn.draft) for turn in turns), sum(turn.n_blind for turn in turns)
-            self._governor.observe_pass(len(turns), DraftRows(n_drafted - n_blind, n_blind), timer.wall())
-            if not n_drafted and self._threads.enabled:
+            drafted = sum((turn.draft_rows for turn in turns), NONE)
+            self._governor.observe_pass(len(turns), drafted, timer.wall())
+            if drafted == NONE and self._threads.enabled:
                 self._threads.observe(timer.wall(), timer.cpu())
         self._guard(turns)
         first_output = 0

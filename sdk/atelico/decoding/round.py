@@ -64,12 +64,13 @@ class Turn:
     @property
     def n_outputs(self) -> int:
         """Rows with logits: the last pending token and every draft token, but for those that decide nothing."""
-        return 1 + len(self.draft) - self.n_blind if self.samples else 0
+        return 1 + self.draft_rows.full if self.samples else 0
 
     @property
-    def n_blind(self) -> int:
-        """Rows that could decide, without logits."""
-        return self.draft.n_forced if self.blind else 0
+    def draft_rows(self) -> DraftRows:
+        """The draft's part of the pass: as many blind rows as it has tokens that blind rows decide."""
+        n_blind = self.draft.n_forced if self.blind else 0
+        return DraftRows(len(self.draft) - n_blind, n_blind)
 
     def is_blind(self, i: int) -> bool:
         """Whether the row that decides the `i`-th token of this turn has no logits."""
@@ -106,7 +107,7 @@ def plan_round(lanes: Sequence[Lane], context: Context, governor: Governor, pref
             draft = guess.head(governor.choose(lane.governor, guess, len(decoding), drafted, blind=blind))
         turn = Turn(lane, lane.n_pending, draft, samples=True, guess=guess, blind=blind)
         turns.append(turn)
-        drafted += DraftRows(len(draft) - turn.n_blind, turn.n_blind)
+        drafted += turn.draft_rows
         exact_left -= turn.n_rows
         rows_left -= turn.n_rows
         outputs_left -= turn.n_outputs

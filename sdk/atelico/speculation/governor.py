@@ -165,20 +165,26 @@ class Governor:
 
     # --- rounds -----------------------------------------------------------------------------------------------
 
+    def _rests(self, request: RequestGovernor, n_lanes: int) -> bool:
+        """Whether nothing is drafted, whatever it would bring."""
+        return request.resting is not None or 0 < self._limits.max_lanes < n_lanes
+
     def may_pay(self, request: RequestGovernor, longest: int, n_lanes: int) -> bool:
         """Whether guessing is worth its time: some draft of up to `longest` tokens would pay if it were right, or it is
         time to look again.
         """
         limits = self._limits
-        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+        if self._rests(request, n_lanes):
             return False
         cost = self._cost(n_lanes)
         if cost.needs_plain or cost.largest_gain(longest) > limits.min_speedup:
             return True
         probe = self._probes.setdefault(n_lanes, _Probe(limits.reprobe))
+        if probe.declined + 1 >= probe.pause:
+            return True  # the draft is counted where `choose` tries it
         request.declined += 1
         probe.declined += 1
-        return probe.declined >= probe.pause
+        return False
 
     def choose(
         self, request: RequestGovernor, draft: Draft, n_lanes: int, others: DraftRows = NONE, *, blind: bool = False
@@ -192,7 +198,7 @@ class Governor:
             blind: whether forced tokens add rows without logits.
         """
         limits = self._limits
-        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+        if self._rests(request, n_lanes):
             return 0
         cost = self._cost(n_lanes)
         if cost.needs_plain:
@@ -220,7 +226,7 @@ class Governor:
             n_lanes: lanes in this pass.
         """
         limits = self._limits
-        if request.resting is not None or 0 < limits.max_lanes < n_lanes:
+        if self._rests(request, n_lanes):
             return 0
         cost = self._cost(n_lanes)
         seconds = self._draft_seconds.get(source)
