@@ -83,11 +83,9 @@ def run(settings: Settings) -> list[Row]:
 
 
 def targets(rows: list[Row]) -> list[Target]:
-    """What the rows had to show: the governor never loses. The draft model is left out: it is as dear as the model, and
-    reads the prompt once before it is known to be too dear.
-    """
-    worst = lowest(row["speed-up, governed"] for row in rows if row["proposer"] != "draft_model")
-    return [Target("speculating / plain, worst model, workload and proposer that looks up", worst, 0.97)]
+    """What the rows had to show: the governor never loses."""
+    worst = lowest(row["speed-up, governed"] for row in rows)
+    return [Target("speculating / plain, worst model, workload and proposer", worst, 0.97)]
 
 
 def show(rows: list[Row]) -> None:
@@ -109,7 +107,7 @@ def markdown() -> str:
     lines = [
         f"`python -m benchmarks proposers` on {machine['processor']}, {settings['n_threads']} thread(s), greedy, "
         f'k = {_K}; in each cell {" / ".join(names)}. "All drafts" is without the governor, "governed" with it. '
-        "The draft model is the model itself, which reads the prompt once before it is found to be too dear.",
+        "The draft model is the model itself, so the governor never asks it.",
         "",
         "| workload | proposer | accepted | tokens per pass | speed-up, all drafts | speed-up, governed |",
         "|---|---|---|---|---|---|",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atelico.speculation.compose import DRAFTER_MATCH, compose
-from atelico.speculation.draft import Distribution
+from atelico.speculation.draft import Distribution, Network
 
 
 class ToyGrammar:
@@ -154,10 +154,10 @@ def test_another_source_goes_on_where_the_first_one_ends_if_its_match_reaches_be
     assert compose([first, Follows(match=4)], None, 8).tokens == [1, 2]
 
 
-class Network:
+class Drafting:
     """A drafter that always guesses the same, and remembers what it was asked."""
 
-    source = "network"
+    network = Network("network", expected_cost=0.1)
     reads_hidden = False
 
     def __init__(self, *guess: int, draws: bool = False) -> None:
@@ -182,7 +182,7 @@ class Network:
 
 
 def test_a_network_drafts_what_it_may_where_no_match_is_long() -> None:
-    network = Network(7, 8, 9)
+    network = Drafting(7, 8, 9)
     draft = compose([Fixed(1, match=4)], None, 4, network, n_affordable=2)
     assert draft.tokens == [7, 8]
     assert draft.sources == ["network"] * 2
@@ -190,20 +190,20 @@ def test_a_network_drafts_what_it_may_where_no_match_is_long() -> None:
 
 
 def test_a_long_match_spares_the_network_its_passes() -> None:
-    network = Network(7, 8, 9)
+    network = Drafting(7, 8, 9)
     assert compose([Fixed(1, 2, match=DRAFTER_MATCH)], None, 2, network, n_affordable=2).tokens == [1, 2]
     assert network.asked == []
 
 
 def test_a_network_that_is_not_affordable_is_not_asked() -> None:
-    network = Network(7)
+    network = Drafting(7)
     assert compose([Fixed(1, match=2)], None, 1, network, n_affordable=0).tokens == [1]
     assert len(compose([], None, 4, network, n_affordable=0)) == 0
     assert network.asked == []
 
 
 def test_a_network_goes_on_after_forced_tokens_and_is_cut_by_the_grammar() -> None:
-    network = Network(3, 6)
+    network = Drafting(3, 6)
     draft = compose([], ToyGrammar([1, 2, 3, 4, 5], [1, 2, 9, 9, 9]), 5, network, n_affordable=2)
     assert network.asked == [([1, 2], 2)]
     assert draft.tokens == [1, 2, 3, 4, 5]
@@ -223,12 +223,12 @@ def test_no_budget_means_no_draft_and_no_question() -> None:
 def test_drawn_tokens_stay_whatever_the_grammar_says_and_end_the_draft() -> None:
     grammar = ToyGrammar([1, 2, 3, 4, 5], [1, 6, 9])
     for guess in ((2, 3), (2, 8), (8, 8)):  # legal, in part, not at all
-        draft = compose([Fixed(4, match=5)], grammar, 8, Network(*guess, draws=True), n_affordable=2)
+        draft = compose([Fixed(4, match=5)], grammar, 8, Drafting(*guess, draws=True), n_affordable=2)
         assert draft.tokens == [1, *guess]
         assert draft.sources == ["grammar", "network", "network"]
         assert [shares is None for shares in draft.distributions] == [True, False, False]
 
 
 def test_the_head_of_a_draft_keeps_what_its_tokens_were_drawn_from() -> None:
-    draft = compose([], None, 4, Network(7, 8, 9, draws=True), n_affordable=3)
+    draft = compose([], None, 4, Drafting(7, 8, 9, draws=True), n_affordable=3)
     assert [id(shares) for shares in draft.head(2).distributions] == [id(shares) for shares in draft.distributions[:2]]

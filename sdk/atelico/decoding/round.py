@@ -142,13 +142,13 @@ def _guess(lane: Lane, budget: int, n_vocab: int, governor: Governor, n_lanes: i
         return Draft()
     n_affordable = min(budget, lane.plan.k) if lane.drafter is not None else 0
     if lane.drafter is not None and lane.governor is not None:
-        n_affordable = governor.afford(lane.governor, lane.drafter.source, n_affordable, n_lanes)
+        n_affordable = governor.afford(lane.governor, lane.drafter.network, n_affordable, n_lanes)
     started = time.perf_counter()
     try:
         draft = compose(lane.proposers, lane.matcher, budget, lane.drafter, n_affordable, min(budget, lane.plan.k))
         if lane.drafter is not None and lane.stats.rounds:  # the first draft reads the prompt, too
-            n_drafted = draft.sources.count(lane.drafter.source)
-            governor.observe_drafting(lane.drafter.source, n_drafted, time.perf_counter() - started)
+            source = lane.drafter.network.source
+            governor.observe_drafting(source, draft.sources.count(source), time.perf_counter() - started)
         return draft.head(next((i for i, token in enumerate(draft.tokens) if not 0 <= token < n_vocab), len(draft)))
     except Exception:
         _drop_proposers(lane)

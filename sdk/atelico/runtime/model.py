@@ -101,6 +101,11 @@ class Model:
             raise ModelLoadError(f"The model {self.path.name} has been unloaded.")
         return self._handle
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the weights."""
+        return int(llama_cpp.llama_model_size(self.handle))
+
     def kv_bytes_per_token(self) -> int:
         """Bytes of attention memory per token, keys and values in 16 bits; an upper bound where layers differ."""
         n_heads = max(llama_cpp.llama_model_n_head(self.handle), 1)

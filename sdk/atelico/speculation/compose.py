@@ -62,9 +62,9 @@ def compose(
             if drafter.distributions:
                 # As acceptance.py needs it: no token is left out for what it is, be it one that the grammar refuses,
                 # and nothing follows whose presence would tell the governor which tokens were drawn.
-                draft.extend(tokens, drafter.source, distributions=drafter.distributions)
+                draft.extend(tokens, drafter.network.source, distributions=drafter.distributions)
                 break
-            guess = _Guess(tokens, drafter.source, 0) if tokens else guess
+            guess = _Guess(tokens, drafter.network.source, 0) if tokens else guess
             drafter = None
         if guess is None:
             break

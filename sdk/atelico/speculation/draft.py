@@ -74,17 +74,30 @@ class Proposer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Network:
+    """A neural network that drafts.
+
+    Attributes:
+        source: the name its tokens are counted under.
+        expected_cost: of a draft token, before it is measured, relative to a pass of the model with one row.
+    """
+
+    source: str
+    expected_cost: float
+
+
 class Drafter(Protocol):
     """Guesses what follows with a neural network, whose passes cost time. One per lane; used by the decode thread, but
     for the first `observe`.
 
     Attributes:
-        source: the name its tokens are counted under.
+        network: the one that guesses.
         reads_hidden: whether `read` must be called.
         distributions: what the tokens of the last proposal were drawn from, one each; empty where they are no draws.
     """
 
-    source: str
+    network: Network
     reads_hidden: bool
     distributions: list[Distribution]
 

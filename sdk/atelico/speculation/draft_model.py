@@ -12,7 +12,7 @@ from atelico.errors import InferenceError
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.model import Model
 from atelico.runtime.prefix import common_prefix
-from atelico.speculation.draft import Distribution
+from atelico.speculation.draft import Distribution, Network
 from atelico.speculation.pick import Pick, greedy
 
 # A token that is so unlikely, by the drafter's own reckoning, is not worth verifying where the likeliest is wanted.
@@ -30,8 +30,9 @@ class Slot:
 class DraftModel:
     """The drafter of one loaded model, with a sequence per lane. Sequences keep what they hold for later requests."""
 
-    def __init__(self, model: Model, context: Context) -> None:
-        """Takes both over."""
+    def __init__(self, model: Model, context: Context, expected_cost: float) -> None:
+        """Takes model and context over. `expected_cost`: as a Network's."""
+        self.network = Network("draft", expected_cost)
         self.context = context
         self.eog = model.vocabulary.eog
         self._model = model
@@ -70,11 +71,11 @@ class DraftModel:
 class ModelDrafter:
     """The drafter's guesses for one lane. Its memory follows the lane's tokens whenever a guess is wanted."""
 
-    source = "draft"
     reads_hidden = False
 
     def __init__(self, drafter: DraftModel, n_prompt: int, pick: Pick = greedy) -> None:
         """`n_prompt`: tokens of the prompt, which are observed first."""
+        self.network = drafter.network
         self._drafter = drafter
         self._n_prompt = n_prompt
         self._pick = pick

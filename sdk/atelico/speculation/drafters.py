@@ -139,7 +139,9 @@ class Drafters:
                 raise ModelLoadError(
                     f"the memory of {path.name} needs {needed / 2**20:,.0f} MiB; {free / 2**20:,.0f} MiB are free"
                 )
-            return DraftModel(model, Context(model, options, target.abort))
+            # A pass reads all weights once, so their sizes tell what it costs well enough to begin with.
+            expected_cost = model.n_bytes / target.model.n_bytes
+            return DraftModel(model, Context(model, options, target.abort), expected_cost)
         except BaseException:
             model.close()
             raise

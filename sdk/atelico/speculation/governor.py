@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from atelico.speculation.draft import GRAMMAR, Draft
+from atelico.speculation.draft import GRAMMAR, Draft, Network
 from atelico.speculation.pass_cost import BLIND, COST_RATE, FULL, NONE, OUTLIER, CostCurve, DraftRows
 
 # How often a first draft token is right before anything is known, by source.
@@ -27,8 +27,6 @@ _PRIOR_ACCEPTANCE = {
     "draft": 0.6,
     "pool": 0.5,
 }
-# What one draft token of a network costs before it has been measured, relative to a pass with one row.
-_PRIOR_DRAFT_COST = 0.25
 _PRIOR_WEIGHT = 4.0
 # One request's own counts outweigh the model's after this many trials.
 _REQUEST_WEIGHT = 6.0
@@ -218,23 +216,27 @@ class Governor:
                 best, best_length = speed, i + 1
         return self._or_probe(self._probes, best_length, request, n_lanes, max(n_good, min(len(draft), 2)))
 
-    def afford(self, request: RequestGovernor, source: str, budget: int, n_lanes: int) -> int:
+    def afford(self, request: RequestGovernor, network: Network, budget: int, n_lanes: int) -> int:
         """How many tokens of a network's draft are worth making, at most `budget`: its passes cost time, too.
 
         Args:
-            source: the network's.
+            network: who would draft.
             n_lanes: lanes in this pass.
         """
         limits = self._limits
-        if self._rests(request, n_lanes):
-            return 0
         cost = self._cost(n_lanes)
-        seconds = self._draft_seconds.get(source)
-        step = cost.relative(seconds) if seconds is not None else None
-        step = _PRIOR_DRAFT_COST if step is None else step
+        if self._rests(request, n_lanes) or cost.needs_plain:
+            return 0
+        # Its first draft reads the whole prompt, so a network of this size is not tried to see whether it might pay.
+        if cost.largest_gain(budget, network.expected_cost) <= limits.min_speedup:
+            request.declined += 1
+            return 0
+        seconds = self._draft_seconds.get(network.source)
+        measured = cost.relative(seconds) if seconds is not None else None
+        step = network.expected_cost if measured is None else measured
         best, best_length, expected, likely = n_lanes * limits.min_speedup, 0, float(n_lanes), 1.0
         for i in range(budget):
-            likely *= self._probability(request, (source, 0, min(i, _MAX_DEPTH)))
+            likely *= self._probability(request, (network.source, 0, min(i, _MAX_DEPTH)))
             expected += likely
             speed = expected / (cost.ratio(DraftRows(i + 1)) + step * (i + 1))
             if speed > best:

@@ -12,7 +12,7 @@ import numpy as np
 
 from atelico.errors import InferenceError
 from atelico.runtime.mtp import HeadContext, HeadOutput, Hidden
-from atelico.speculation.draft import Distribution
+from atelico.speculation.draft import Distribution, Network
 from atelico.speculation.pick import Pick, greedy
 
 # Entries of accepted tokens ride along with the next draft; where none comes, so many are decoded on their own.
@@ -54,7 +54,7 @@ class HeadDrafter:
     from `_first_hidden` on, which entries to come are paired with.
     """
 
-    source = "mtp"
+    network = Network("mtp", expected_cost=0.25)
     reads_hidden = True
 
     def __init__(self, head: Head, n_prompt: int, pick: Pick = greedy) -> None:

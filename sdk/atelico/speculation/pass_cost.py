@@ -77,7 +77,7 @@ class CostCurve:
         self._since_plain = 0
         self._n_lanes = n_lanes
         self._full, self._blind = _Ratios(prior), _Ratios(prior)
-        self._gains: dict[int, float] = {}  # what largest_gain has found since the last pass with drafts
+        self._gains: dict[tuple[int, float], float] = {}  # what largest_gain has found since the last pass with drafts
 
     @property
     def needs_plain(self) -> bool:
@@ -114,12 +114,19 @@ class CostCurve:
         """Time of a pass with these draft rows, relative to one with none."""
         return self._full.at(drafted.full) + self._blind.at(drafted.blind) - 1.0
 
-    def largest_gain(self, longest: int) -> float:
-        """Tokens per time, relative to a pass without drafts, if one lane drafts up to `longest` tokens, all right."""
-        gain = self._gains.get(longest)
+    def largest_gain(self, longest: int, per_token: float = 0.0) -> float:
+        """Tokens per time, relative to a pass without drafts, if one lane drafts up to `longest` tokens, all right.
+
+        Args:
+            per_token: what it takes to make a token of the draft, relative to a pass without one.
+        """
+        gain = self._gains.get((longest, per_token))
         if gain is None:
-            gains = ((self._n_lanes + n) / self.ratio(DraftRows(n)) / self._n_lanes for n in range(1, longest + 1))
-            gain = self._gains[longest] = max(gains, default=0.0)
+            gains = (
+                (self._n_lanes + n) / (self.ratio(DraftRows(n)) + per_token * n) / self._n_lanes
+                for n in range(1, longest + 1)
+            )
+            gain = self._gains[longest, per_token] = max(gains, default=0.0)
         return gain
 
     def may_try(self, drafted: DraftRows) -> bool:
