@@ -41,7 +41,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tiny("llama", folder / "ending.gguf", noise=0.7, seed=2, end_every=9)
     for architecture in ("gemma3", "mamba", "lfm2", "qwen35"):
         write_tiny(architecture, folder / f"{architecture}.gguf")
-    write_tiny("qwen35", folder / "qwen35-quantised.gguf", file_type=15)  # Q4_K_M, as far as the gates can tell
+    write_tiny("qwen35", folder / "qwen35-quantised.gguf", quantised=True)
     return folder
 
 

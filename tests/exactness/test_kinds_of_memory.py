@@ -68,6 +68,18 @@ def test_a_gated_model_decodes_plainly_and_says_why(tiny_engine: Engine, tiny_fo
         assert [len(rows) for rows in gated.passes] == [len(rows) for rows in plain.passes]
 
 
+@pytest.mark.parametrize("name", ["lfm2", "qwen35"])
+def test_recurrent_memory_of_floats_is_gated_unless_nobody_asks_for_exactness(
+    tiny_engine: Engine, tiny_folder: Path, name: str
+) -> None:
+    body = request(str(tiny_folder / f"{name}.gguf"), WORDS, max_tokens=40, temperature=0)
+    gated = run(tiny_engine, {**body, **speculative("prompt_lookup", 5)}).answer.atelico.speculation
+    assert not gated.active
+    assert gated.reason is not None and "cannot go back to decide a near tie" in gated.reason
+    with Engine(EngineConfig(n_ctx=512, n_threads=1, n_lanes=1, n_kept=0, exact=False)) as engine:
+        assert run(engine, {**body, **speculative("prompt_lookup", 5)}).answer.atelico.speculation.active
+
+
 @pytest.mark.parametrize("name", ["mamba", "lfm2", "qwen35-quantised"])
 def test_on_metal_the_gate_names_metal(tiny_folder: Path, name: str) -> None:
     body = request(str(tiny_folder / f"{name}.gguf"), WORDS, max_tokens=8, temperature=0)

@@ -17,6 +17,7 @@ from atelico.models import gguf_header
 from atelico.models.gguf import GgufInfo, read_gguf, split_number
 from atelico.models.gguf_header import Skipped, read_header
 from atelico.models.gguf_tables import FILE_TYPES, TENSOR_TYPES
+from support.tiny_models import write_tiny
 
 Write = Callable[..., Path]
 
@@ -305,3 +306,13 @@ def test_any_mutation_parses_or_is_refused(write_gguf: Write, tmp_path: Path, da
         assert isinstance(read_gguf(path), GgufInfo)
     except ModelLoadError as error:
         assert str(path) in error.message
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "lfm2", "nemotron_h", "qwen35"])
+def test_convolutions_and_states_are_no_matrices(tmp_path: Path, architecture: str) -> None:
+    info = read_gguf(write_tiny(architecture, tmp_path / "tiny.gguf", quantised=True))
+    assert info.matrix_types == ({"Q8_0", "F32"} if architecture == "mamba" else {"Q8_0"})  # Mamba's dt is too narrow
+
+
+def test_the_router_of_experts_is_a_matrix_of_floats(tmp_path: Path) -> None:
+    assert "F32" in read_gguf(write_tiny("qwen35moe", tmp_path / "tiny.gguf", quantised=True)).matrix_types

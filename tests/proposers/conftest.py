@@ -18,11 +18,13 @@ from support.tiny_models import write_tiny
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tiny models, each named after what it is; `drafted` has a smaller model beside it."""
     folder = tmp_path_factory.mktemp("tiny-proposers")
-    for architecture in ("llama", "gemma3", "mamba", "lfm2", "nemotron_h", "qwen35", "qwen35moe"):
+    for architecture in ("llama", "gemma3", "mamba"):
         write_tiny(architecture, folder / f"{architecture}.gguf", noise=0.7, seed=2)
+    for architecture in ("lfm2", "nemotron_h", "qwen35", "qwen35moe"):
+        write_tiny(architecture, folder / f"{architecture}.gguf", noise=0.7, seed=2, quantised=True)
     for head in ("aligned", "random"):
-        write_tiny("qwen35", folder / f"head-{head}.gguf", noise=0.5, seed=2, head=head)
-    write_tiny("qwen35moe", folder / "head-of-experts.gguf", noise=0.5, seed=2, head="aligned")
+        write_tiny("qwen35", folder / f"head-{head}.gguf", noise=0.5, seed=2, head=head, quantised=True)
+    write_tiny("qwen35moe", folder / "head-of-experts.gguf", noise=0.5, seed=2, head="aligned", quantised=True)
     write_tiny("llama", folder / "drafted.gguf", noise=0.7, seed=2)
     write_tiny("llama", folder / "drafted-draft.gguf", noise=0.3, seed=2, n_layer=1)
     return folder

@@ -20,7 +20,8 @@ from support.prompts import request, speculative
 from support.scripted import Scripted, always, installed, replaying
 from support.tiny_answers import WORDS
 
-HYBRID = ["lfm2", "nemotron_h", "qwen35", "qwen35moe"]
+EXACT = ["lfm2", "nemotron_h", "qwen35"]
+HYBRID = [*EXACT, "qwen35moe"]
 N_STATES = 4
 
 OPTIONS = ContextOptions(
@@ -157,7 +158,7 @@ def test_a_window_is_cut_only_where_it_still_holds_what_it_then_needs(
     assert context.length(0) == 800
 
 
-@pytest.mark.parametrize("name", HYBRID)
+@pytest.mark.parametrize("name", EXACT)
 def test_rejected_drafts_leave_the_text_of_a_hybrid_model_as_it_was(
     tiny_engine: Engine, tiny_folder: Path, name: str
 ) -> None:
@@ -172,7 +173,7 @@ def test_rejected_drafts_leave_the_text_of_a_hybrid_model_as_it_was(
     assert first_difference(plain, wrong) is None
 
 
-@pytest.mark.parametrize("name", HYBRID)
+@pytest.mark.parametrize("name", EXACT)
 def test_accepted_drafts_leave_the_text_of_a_hybrid_model_as_it_was(
     tiny_engine: Engine, tiny_folder: Path, name: str
 ) -> None:
@@ -187,3 +188,14 @@ def test_accepted_drafts_leave_the_text_of_a_hybrid_model_as_it_was(
         assert first_difference(plain, drafted) is None
     assert max(len(rows) for rows in looked_up.passes[1:]) <= 1 + N_STATES
     assert loaded_model(tiny_engine, body["model"]).context.n_rollback == N_STATES
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_quantised_hybrid_has_the_log_probabilities_of_plain_decoding_to_the_bit(
+    tiny_engine: Engine, tiny_folder: Path, name: str
+) -> None:
+    body = request(str(tiny_folder / f"{name}.gguf"), WORDS, max_tokens=200, temperature=0, logprobs=True)
+    plain = run(tiny_engine, body)
+    drafted = run(tiny_engine, {**body, **speculative("prompt_lookup", 4)})
+    assert 0 < drafted.accepted < drafted.proposed
+    assert drafted.answer.choices[0].logprobs == plain.answer.choices[0].logprobs is not None

@@ -1,4 +1,4 @@
-"""Tiny GGUF models (F32, a few hundred KB) with random but shaped weights, one per kind of memory. No tests in here.
+"""Tiny GGUF models (a few hundred KB) with random but shaped weights, one per kind of memory. No tests in here.
 
 Shaped means: the output matrix maps most tokens onto a successor on one readable cycle, and each layer adds noise to
 the residual stream. So a model recites the cycle with slips that depend on the context: drafts are sometimes right, and
@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gguf import GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+from gguf.quants import quantize
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
-F32_FILE_TYPE, Q4_K_M_FILE_TYPE = 0, 15  # general.file_type, which only describes: the tensors stay F32
+Q8_0_BLOCK = 32
 
 # --- vocabulary: 3 control tokens, the 256 bytes, and the prefixes of a few words ----------------------------------
 
@@ -94,7 +95,7 @@ class Shape:
         noise: what each layer adds to the residual stream; 0 recites the cycle, 1 forgets it.
         end_every: the end token's logit is raised after every so-many-th word of the cycle; 0 for never.
         window: of sliding-window layers, in tokens.
-        file_type: what `general.file_type` claims.
+        quantised: matrices in Q8_0, whose rows the CPU's kernels compute alike alone and in a batch; else in F32.
         head: a NextN head for qwen35, which knows the cycle ("aligned") or nothing ("random"), or is only claimed
             ("missing"); "" for none.
     """
@@ -109,7 +110,7 @@ class Shape:
     noise: float = 0.8
     end_every: int = 0
     window: int = 32
-    file_type: int = F32_FILE_TYPE
+    quantised: bool = False
     head: str = ""
 
 
@@ -135,12 +136,27 @@ class _Build:
 
     def save(self, path: Path) -> Path:
         for name, values in self.tensors.items():
-            self.writer.add_tensor(name, values)
+            if self.shape.quantised and _is_quantised(name, values):
+                kind = GGMLQuantizationType.Q8_0
+                self.writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)
+            else:
+                self.writer.add_tensor(name, values)
         self.writer.write_header_to_file(path)
         self.writer.write_kv_data_to_file()
         self.writer.write_tensors_to_file()
         self.writer.close()
         return path
+
+
+def _is_quantised(name: str, values: npt.NDArray[np.float32]) -> bool:
+    """As llama.cpp's own tool has it: matrices, but for a router's; convolutions and norms are none."""
+    others = ("norm", "conv1d", "shortconv.conv", "ffn_gate_inp")
+    return (
+        name.endswith(".weight")
+        and values.ndim > 1
+        and values.shape[-1] % Q8_0_BLOCK == 0
+        and not any(other in name for other in others)
+    )
 
 
 def _metadata(
@@ -155,7 +171,7 @@ def _metadata(
         writer.add_nextn_predict_layers(1)
     writer.add_feed_forward_length(n_ff if n_ff is not None else shape.n_ff if heads else 0)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_file_type(shape.file_type)
+    writer.add_file_type(LlamaFileType.MOSTLY_Q8_0 if shape.quantised else LlamaFileType.ALL_F32)
     writer.add_head_count(shape.n_head if heads else 0)
     if heads:
         writer.add_head_count_kv(shape.n_head_kv if heads_kv is None else heads_kv)

@@ -16,7 +16,7 @@ from atelico.config import EngineConfig, load_config
 from atelico.engine import Engine
 from atelico.errors import AtelicoError
 from atelico.models.catalog import ModelRef
-from atelico.models.gguf import GgufInfo, read_gguf
+from atelico.models.gguf import read_gguf
 from atelico.runtime.devices import device_for
 from atelico.speculation import gates
 
@@ -60,7 +60,7 @@ def describe(ref: ModelRef, config: EngineConfig) -> InstalledModel:
     except AtelicoError as error:
         return replace(line, problem=str(error))
     generates = info.kind == "model" and not info.is_embedding
-    reason = gates.veto(_target(info, device)) if generates else "it does not generate text"
+    reason = gates.veto(gates.Target.of(info, device, config)) if generates else "it does not generate text"
     return replace(
         line,
         architecture=info.architecture,
@@ -71,17 +71,6 @@ def describe(ref: ModelRef, config: EngineConfig) -> InstalledModel:
         can_chat=generates,
         can_speculate=reason is None,
         reason=reason,
-    )
-
-
-def _target(info: GgufInfo, device: str) -> gates.Target:
-    return gates.Target(
-        architecture=info.architecture,
-        name=info.name,
-        quantization=info.quantization,
-        device=device,
-        recurrent=info.is_recurrent or info.is_hybrid,
-        batched_verify=not info.is_diffusion,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 
@@ -66,11 +66,8 @@ class LoadedModel:
 
     def gate_target(self, *, structured: bool) -> gates.Target:
         """What the gates look at for a request to this model."""
-        return gates.Target(
-            architecture=self.info.architecture,
-            name=self.info.name,
-            quantization=self.info.quantization,
-            device=self.device,
+        return replace(
+            gates.Target.of(self.info, self.device, self.config),
             recurrent=self.model.recurrent,
             batched_verify=self.model.batched_verify,
             structured=structured,
@@ -159,11 +156,8 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
     max_rows = config.n_lanes * (config.max_draft + 1)
     # Each sequence of recurrent memory costs a state, and a finished one cannot be shared or cut.
     n_sequences = config.n_lanes + (0 if model.recurrent else config.n_kept)
-    target = gates.Target(
-        info.architecture, info.name, info.quantization, config.device or model.device, model.recurrent, True
-    )
     # Rollback states multiply the recurrent memory, so only a model that may speculate gets them.
-    may_speculate = model.recurrent and gates.veto(target) is None
+    may_speculate = model.recurrent and gates.veto(gates.Target.of(info, config.device or model.device, config)) is None
     n_rollback = min(config.spec_rollback, config.max_draft) if may_speculate else 0
     n_ctx = config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
     return ContextOptions(

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from atelico.errors import ModelLoadError
-from atelico.models.gguf_header import Header, Skipped, Value, load_error, read_header
+from atelico.models.gguf_header import Header, Skipped, Tensor, Value, load_error, read_header
 from atelico.models.gguf_tables import DIFFUSION, ENCODERS, FILE_TYPE_GUESSED, FILE_TYPES, HYBRID, RECURRENT
 
 _INT32_MAX: Final = 2**31 - 1
 _SPLIT_NAME: Final = re.compile(r"^(?P<prefix>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.IGNORECASE)
+# Tensors of two dimensions that recurrent layers use row by row.
+_NO_MATRIX: Final = re.compile(r"\.(ssm_conv1d|shortconv\.conv|ssm_a|ssm_d|ssm_norm)(\.weight)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class GgufInfo:
         is_embedding: encodes instead of generating.
         is_recurrent, is_hybrid: memory that cannot simply be cut back after a rejected draft.
         is_diffusion: generates, but not token after token.
-        matrix_types: types of the tensors with two dimensions or more.
+        matrix_types: types of the matrices that activations are multiplied with.
     """
 
     path: Path
@@ -225,8 +227,12 @@ def _info(meta: _Metadata, headers: list[Header]) -> GgufInfo:
         is_diffusion=arch in DIFFUSION,
         named_templates=_named_templates(meta),
         sampling=_sampling(meta),
-        matrix_types=frozenset(tensor.type.name for tensor in tensors if len(tensor.shape) > 1),
+        matrix_types=frozenset(tensor.type.name for tensor in tensors if _is_matrix(tensor)),
     )
+
+
+def _is_matrix(tensor: Tensor) -> bool:
+    return len(tensor.shape) > 1 and not _NO_MATRIX.search(tensor.name)
 
 
 def _other_parts(first: Header) -> list[Header]:
