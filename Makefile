@@ -34,7 +34,7 @@ bench: setup ## benchmarks: prints tables, writes JSON to build/bench
 	$(PY) -m benchmarks
 
 exactness: setup ## texts with speculation against plain ones, 10,000 tokens per model, proposer and mode (hours)
-	$(PY) -m benchmarks.near_tie
+	$(PY) -m benchmarks.exactness
 
 lock: setup ## renew requirements*.lock from pyproject.toml and requirements-models.in
 	$(PY) -m pip install -q uv

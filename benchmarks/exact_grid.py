@@ -2,7 +2,7 @@
 
 For each model, proposer and draft length, greedy and with seeds 1 to 5 at temperature 0.8, and under JSON schemas, the
 answers of all prompts are compared with those of plain decoding token by token. A first difference counts as a near tie
-only where a replay of both runs proves it (tests/support/near_tie.py). Run with: python -m benchmarks.exactness
+only where a replay of both runs proves it (tests/support/near_tie.py). Run with: python -m benchmarks.exact_grid
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support.prompts import PROMPTS, request, speculative
 
 from atelico import Engine, EngineConfig
 
-RESULT = Path("build/bench/exactness.json")
+RESULT = Path("build/bench/exact_grid.json")
 
 
 @dataclass
@@ -129,7 +129,7 @@ def print_table(cells: list[Cell]) -> None:
 
 def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     """Run, print the table and write RESULT. Exits with 1 where a difference is no near tie."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.exactness", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.exact_grid", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two prompts per model instead of all")
     parser.add_argument("--model", action="append", choices=MODELS, help="only this model; repeatable")
     options = parser.parse_args([] if arguments is None else arguments)

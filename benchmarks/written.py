@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import proposers, target_table
+from benchmarks import exactness, proposers, target_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,6 +14,7 @@ def write() -> list[str]:
     tables = {
         "README.md": ("main targets", target_table.markdown(target_table.SHORT) + "\n"),
         "docs/benchmarks.md": ("targets", target_table.markdown() + "\n"),
+        "docs/exactness.md": ("texts", exactness.markdown()),
         "docs/speculation.md": ("proposers x workloads", proposers.markdown()),
     }
     for name, (mark, table) in tables.items():
