@@ -156,6 +156,8 @@ class RequestOptions(Struct):
     slept. `frame_budget_ms`: the same, said as milliseconds out of each frame of a 60 Hz loop. `memory` "off": neither
     draft from earlier requests' answers nor leave this one's for later ones. `near_tie` "off": let rows of a batch
     decide near ties, too. `json_bounds` "off": let strings, arrays and depth grow as far as the schema lets them.
+    `reproducible` "on": wait for the other requests and let none start meanwhile, nor begin with what is in memory, so
+    that the text depends on nothing but the request.
     """
 
     priority: Priority | None = None
@@ -165,6 +167,7 @@ class RequestOptions(Struct):
     memory: Literal["on", "off"] | None = None
     near_tie: Literal["on", "off"] | None = None
     json_bounds: Literal["on", "off"] | None = None
+    reproducible: Literal["on", "off"] | None = None
 
     def duty(self) -> float:
         """The share of the time that decoding may take, 0 to 1."""

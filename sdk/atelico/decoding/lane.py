@@ -54,6 +54,7 @@ class Lane:
         priority: lower starts first.
         duty: share of the time decoding may take, 0 to 1.
         reuses: whether it may begin with what is in memory from earlier requests.
+        alone: whether it runs with no other lane beside it, since passes and cells shared with others move last bits.
         drafter: the network that drafts for it, if one does.
         governed: whether the governor decides how much of a draft is verified.
         guarded: whether near ties are decided by a pass of their own.
@@ -84,6 +85,7 @@ class Lane:
     duty: float = 1.0
     governed: bool = False
     reuses: bool = True
+    alone: bool = False
     drafter: Drafter | None = None
     guarded: bool = True
     stochastic: bool = False

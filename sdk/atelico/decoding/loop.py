@@ -161,6 +161,8 @@ class DecodeLoop:
         """Start waiting lanes while there are free ones and the memory has room, never out of turn."""
         while self._waiting and len(self._running) < self._n_lanes:
             lane = self._waiting[0]
+            if self._running and (lane.alone or self._running[0].alone):
+                return
             sequence = self.sequences.acquire(lane.tokens, lane.n_prompt + lane.max_tokens, reuse=lane.reuses)
             if sequence is None:
                 return
