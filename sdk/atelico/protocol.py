@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from atelico.allowed import allowed_values
 from atelico.errors import AtelicoError, InvalidJSONError, InvalidRequestError
 
 logger = logging.getLogger(__name__)
@@ -365,7 +366,7 @@ def decode_as(kind: type[T], body: bytes, *, max_bytes: int = MAX_REQUEST_BYTES)
     try:
         decoded: T = decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _validation_error(str(error)) from None
+        raise _validation_error(kind, str(error)) from None
     except msgspec.DecodeError as error:
         raise InvalidJSONError(f"The request is not valid JSON: {error}.") from None
     except UnicodeDecodeError as error:
@@ -391,7 +392,7 @@ def _as_json(data: bytes | str | Mapping[str, Any]) -> bytes:
         ) from None
 
 
-def _validation_error(text: str) -> InvalidRequestError:
+def _validation_error(kind: type[Any], text: str) -> InvalidRequestError:
     """msgspec says "what - at `$.path`"; OpenAI's clients want the path apart."""
     what, _, path = text.partition(" - at `")
     param = path.rstrip("`").removeprefix("$").removeprefix(".") or None
@@ -399,7 +400,9 @@ def _validation_error(text: str) -> InvalidRequestError:
     if missing:
         param = f"{param}.{missing[1]}" if param else missing[1]
         return InvalidRequestError(f"{param} is missing.", param=param, code="missing_field")
-    return InvalidRequestError(f"{param or 'The request'}: {what}.", param=param)
+    allowed = allowed_values(kind, param) if param and re.match(r"Invalid (enum )?value", what) else []
+    hint = f"Use one of: {', '.join(allowed)}." if allowed else ""
+    return InvalidRequestError(f"{param or 'The request'}: {what}.", param=param, hint=hint)
 
 
 def _log_unknown_fields(body: bytes) -> None:

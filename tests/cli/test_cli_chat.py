@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -92,6 +93,17 @@ def test_what_a_schema_cannot_enforce_is_a_warning(atelico: Atelico, tmp_path: P
     assert "uniqueItems" in run.stderr
 
 
+def test_the_help_names_every_proposer(atelico: Atelico) -> None:
+    words = re.findall(r"\w+", atelico("chat", "--help").stdout)
+    assert {"prompt_lookup", "lookahead", "mtp", "draft_model", "auto", "none"} <= set(words)
+
+
+def test_stochastic_acceptance_alone_speculates(atelico: Atelico) -> None:
+    run = atelico(*ASK, "--stats", "--acceptance", "stochastic", "Say hello.")
+    assert run.exit_code == 0, run.stderr
+    assert "draft tokens accepted" in run.stderr
+
+
 def test_unknown_proposer_answers_plainly_and_says_so(atelico: Atelico) -> None:
     run = atelico(*ASK, "--speculative", "crystal_ball", "Say hello.")
     assert run.exit_code == 0
@@ -104,12 +116,13 @@ def test_unknown_proposer_answers_plainly_and_says_so(atelico: Atelico) -> None:
         (("chat", "--model", "nobody", "Hi"), "nobody"),
         (("chat", "--model", MODEL, "--temperature", "9", "Hi"), "temperature"),
         (("chat", "--model", MODEL, "--k", "0", "Hi"), "speculative.k"),
+        (("chat", "--model", MODEL, "--acceptance", "always", "Hi"), "exact, stochastic"),
         (("chat", "--model", MODEL, "--max-tokens", "-1", "Hi"), "max_tokens"),
         (("chat", "--model", MODEL, "word " * 2000), "context"),
         (("--config", "/nonexistent/config.toml", "chat", "Hi"), "/nonexistent/config.toml"),
         (("--config", "/nonexistent/config.toml", "models"), "/nonexistent/config.toml"),
     ],
-    ids=["model", "temperature", "k", "max_tokens", "context", "config of chat", "config of models"],
+    ids=["model", "temperature", "k", "acceptance", "max_tokens", "context", "config of chat", "config of models"],
 )
 def test_failure_is_one_line_on_stderr_and_exit_code_1(atelico: Atelico, arguments: tuple[str, ...], said: str) -> None:
     run = atelico(*arguments)

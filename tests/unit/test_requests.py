@@ -131,6 +131,27 @@ def test_an_error_inside_a_field_carries_the_whole_path(fields: dict[str, Any], 
     assert fault(**fields).param == path
 
 
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({"speculative": {"acceptance": "always"}}, "exact, stochastic"),
+        ({"response_format": {"type": "yaml"}}, "text, json_object, json_schema"),
+        ({"messages": [USER, {"role": "robot", "content": "Hi"}]}, "assistant, developer, system, tool, user"),
+        ({"tool_choice": "maybe"}, "auto, none, required"),
+        ({"tool_choice": {"type": "tool"}}, "function, allowed_tools"),
+        ({"atelico": {"priority": "urgent"}}, "high, low, normal"),
+        ({"prediction": {"type": "text", "content": ""}}, "content"),
+    ],
+    ids=str,
+)
+def test_a_wrong_word_is_answered_with_the_right_ones(fields: dict[str, Any], allowed: str) -> None:
+    assert fault(**fields).hint == f"Use one of: {allowed}."
+
+
+def test_a_wrong_number_has_no_words_to_offer() -> None:
+    assert not fault(temperature=3).hint
+
+
 def test_unknown_fields_are_tolerated_everywhere_and_listed_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "atelico.protocol"):
         request = decode(

@@ -24,7 +24,7 @@ class AskOptions:
     """What every request of one `atelico chat` has in common; None leaves a field to the engine.
 
     Attributes:
-        speculative: the proposer's name; with only `k` given it is "auto".
+        speculative: the proposer's name; with only `k` or `acceptance` given it is "auto".
         stats: print counts and speed after each answer.
     """
 
@@ -35,13 +35,14 @@ class AskOptions:
     seed: int | None = None
     speculative: str | None = None
     k: int | None = None
+    acceptance: str | None = None
     schema: Named | None = None
     stats: bool = False
 
     @property
     def speculates(self) -> bool:
         """Whether speculation was asked for."""
-        return self.speculative is not None or self.k is not None
+        return any(option is not None for option in (self.speculative, self.k, self.acceptance))
 
 
 def opening(options: AskOptions) -> list[dict[str, str]]:
@@ -59,7 +60,11 @@ def request_for(options: AskOptions, messages: Sequence[dict[str, str]]) -> dict
         "seed": options.seed,
     }
     if options.speculates:
-        request["speculative"] = {"proposer": options.speculative or "auto", "k": options.k}
+        request["speculative"] = {
+            "proposer": options.speculative or "auto",
+            "k": options.k,
+            "acceptance": options.acceptance,
+        }
     if options.schema is not None:
         named = {"name": options.schema.name, "schema": options.schema.schema}
         request["response_format"] = {"type": "json_schema", "json_schema": named}

@@ -37,9 +37,17 @@ def chat(
     max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same answer.")] = None,
     speculative: Annotated[
-        str | None, typer.Option(help="Proposer: prompt_lookup, lookahead, auto or none.", metavar="NAME")
+        str | None,
+        typer.Option(
+            help="Proposer: prompt_lookup, lookahead, mtp, draft_model, auto (the best of them) or none.",
+            metavar="NAME",
+        ),
     ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Draft tokens per round at most.")] = None,
+    acceptance: Annotated[
+        str | None,
+        typer.Option(help="exact keeps the text of plain decoding; stochastic keeps its distribution.", metavar="RULE"),
+    ] = None,
     schema: Annotated[
         Path | None, typer.Option(help="A JSON schema that the answer must follow.", metavar="FILE")
     ] = None,
@@ -58,6 +66,7 @@ def chat(
         "--seed": seed,
         "--speculative": speculative,
         "--k": k,
+        "--acceptance": acceptance,
         "--schema": schema,
         "--stats": stats or None,
     }
@@ -80,6 +89,7 @@ def chat(
             seed=seed,
             speculative=speculative,
             k=k,
+            acceptance=acceptance,
             schema=named,
             stats=stats,
         )
