@@ -186,10 +186,11 @@ def test_a_failing_proposer_is_dropped_and_the_response_says_so(ask: Callable[..
     assert speculation.reason == "proposer 'scripted' failed"
 
 
-def test_a_proposer_that_fails_to_observe_costs_speed_only(ask: Callable[..., Run]) -> None:
+@pytest.mark.parametrize("sees_the_prompt", [False, True])
+def test_a_proposer_that_fails_to_observe_costs_speed_only(ask: Callable[..., Run], sees_the_prompt: bool) -> None:
     class Deaf(Scripted):
         def observe(self, tokens: Sequence[int]) -> None:
-            if self.context:
+            if self.context or not sees_the_prompt:
                 raise RuntimeError("this proposer fails on purpose")
             super().observe(tokens)
 
@@ -197,7 +198,7 @@ def test_a_proposer_that_fails_to_observe_costs_speed_only(ask: Callable[..., Ru
     with installed(Deaf(always([37]))) as drafting:
         drafted = ask("max tokens", **drafting)
     assert_same_run(plain, drafted)
-    assert not drafted.answer.atelico.speculation.active
+    assert drafted.answer.atelico.speculation.reason == "proposer 'scripted' failed"
 
 
 def test_a_proposer_sees_every_committed_token_once_and_nothing_else(ask: Callable[..., Run]) -> None:

@@ -188,7 +188,3 @@ class Lane:
         drafter, self.drafter = self.drafter, None
         if drafter is not None:
             drafter.close()
-
-    def stop_speculating(self, reason: str) -> None:
-        """Decode plainly from here on, for this reason."""
-        self.plan = SpeculationPlan(self.plan.proposer, reason=reason)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from atelico._native import Sampler
 from atelico.decoding.calling import Calling, messages_for, thinking_tags
 from atelico.decoding.closing import WINDOW, Closing
 from atelico.decoding.lane import Lane
@@ -16,12 +19,26 @@ from atelico.models.thinking import ThinkSplitter, starts_inside
 from atelico.protocol import ChatRequest, Message, Priority, RequestOptions
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
-from atelico.speculation.draft import Proposer
+from atelico.speculation.draft import Drafter, Proposer
 from atelico.speculation.registry import Memories, SpeculationPlan
 from atelico.tools.plan import plan_tools
 
 # Lower starts first.
 PRIORITIES: dict[Priority, int] = {"high": 0, "normal": 1, "low": 2}
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What the lanes of a job have in common. `inside`: whether the prompt ends inside a thought."""
+
+    job: Job
+    loaded: LoadedModel
+    prompt: list[int]
+    max_tokens: int
+    grammar: CompiledGrammar | None
+    plan: SpeculationPlan
+    inside: bool
+    calling: Calling | None
 
 
 def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]:
@@ -64,22 +81,10 @@ def prepare(job: Job, loaded: LoadedModel) -> tuple[list[Lane], tuple[str, ...]]
     if grammar is not None and request.response_format is not None:
         _check_budget(request, grammar, room)
     plan = _plan(request, loaded, structured=grammar is not None)
+    max_tokens = min(request.token_limit() or room, room)
+    prepared = _Prepared(job, loaded, prompt, max_tokens, grammar, plan, inside, calling)
     seed = pick_seed(request)
-    return [
-        _lane(
-            job,
-            loaded,
-            choice,
-            prompt,
-            min(request.token_limit() or room, room),
-            seed + choice,
-            grammar,
-            plan,
-            inside,
-            calling,
-        )
-        for choice in range(request.n or 1)
-    ], warnings
+    return [_lane(prepared, choice, seed + choice) for choice in range(request.n or 1)], warnings
 
 
 def prefix_tokens(messages: list[Message], loaded: LoadedModel) -> list[int]:
@@ -150,49 +155,50 @@ def _plan(request: ChatRequest, loaded: LoadedModel, *, structured: bool) -> Spe
     return plan
 
 
-def _proposers(
-    request: ChatRequest, loaded: LoadedModel, prompt: list[int], grammar: CompiledGrammar | None, plan: SpeculationPlan
-) -> list[Proposer]:
+def _proposers(prepared: _Prepared) -> list[Proposer]:
+    """Those that look drafts up, after they have seen the prompt."""
+    request, loaded, grammar, plan = prepared.job.request, prepared.loaded, prepared.grammar, prepared.plan
     remembers = request.atelico is None or request.atelico.memory != "off"
     expected = request.prediction.text() if request.prediction is not None else ""
     assert plan.proposer is not None
     proposers = registry.build(
         plan.proposer,
         loaded.memories if remembers else Memories(),
-        len(prompt),
+        len(prepared.prompt),
         schema=grammar.key if grammar is not None and remembers else None,
         prediction=loaded.model.vocabulary.tokenize(expected)[: loaded.context.n_ctx],
         drafted=plan.drafter is not None,
     )
     for proposer in proposers:
-        proposer.observe(prompt)
+        proposer.observe(prepared.prompt)
     return proposers
 
 
-def _lane(
-    job: Job,
-    loaded: LoadedModel,
-    choice: int,
-    prompt: list[int],
-    max_tokens: int,
-    seed: int,
-    grammar: CompiledGrammar | None,
-    plan: SpeculationPlan,
-    inside: bool,
-    calling: Calling | None,
-) -> Lane:
+def _drafter(prepared: _Prepared, sampler: Sampler, *, draws: bool) -> Drafter | None:
+    """The network that drafts, if one does, after it has been shown the prompt."""
+    if prepared.plan.drafter is None:
+        return None
+    drafter = prepared.loaded.drafters.make(prepared.plan.drafter, len(prepared.prompt), sampler, draws=draws)
+    drafter.observe(prepared.prompt)
+    return drafter
+
+
+def _lane(prepared: _Prepared, choice: int, seed: int) -> Lane:
+    job, loaded, prompt, plan = prepared.job, prepared.loaded, prepared.prompt, prepared.plan
+    grammar, max_tokens, calling, inside = prepared.grammar, prepared.max_tokens, prepared.calling, prepared.inside
     request = job.request
     options = request.atelico or RequestOptions()
-    speculates = plan.proposer is not None and plan.reason is None
     sampler = build_sampler(request, loaded.info.sampling, loaded.model.vocabulary.n_tokens, seed)
     sampler.prime(prompt)
     # At temperature 0 both rules of acceptance say the same, and the sampler says it without probabilities.
     stochastic = plan.acceptance == "stochastic" and pick_temperature(request, loaded.info.sampling) > 0
-    proposers = _proposers(request, loaded, prompt, grammar, plan) if speculates else []
+    proposers: list[Proposer] = []
     drafter = None
-    if speculates and plan.drafter is not None:
-        drafter = loaded.drafters.make(plan.drafter, len(prompt), sampler, draws=stochastic)
-        drafter.observe(prompt)
+    if plan.reason is None:
+        try:
+            proposers, drafter = _proposers(prepared), _drafter(prepared, sampler, draws=stochastic)
+        except Exception:
+            plan = plan.failed()
     stops = request.stop_strings()
     if loaded.template.turn_end is not None and job.prompt is None:
         stops.append(loaded.template.turn_end)
@@ -211,7 +217,7 @@ def _lane(
         duty=options.duty(),
         reuses=request.cache_prompt is not False and options.reproducible != "on",
         alone=options.reproducible == "on",
-        governed=speculates and options.governor != "off",
+        governed=plan.reason is None and options.governor != "off",
         proposers=proposers,
         drafter=drafter,
         guarded=options.near_tie != "off" and not stochastic,

@@ -180,11 +180,10 @@ def _show_hidden(turns: Sequence[Turn], context: Context) -> None:
 
 
 def _drop_proposers(lane: Lane) -> None:
-    """A defect in a proposer, which is being handled as an exception, costs speed and never the request."""
-    logger.exception("proposer '%s' failed; the request goes on without speculation", lane.plan.proposer)
+    """Go on plainly after a defect in a proposer, which is being handled as an exception."""
+    lane.plan = lane.plan.failed()
     lane.proposers = []
     lane.close_drafter()
-    lane.stop_speculating(f"proposer '{lane.plan.proposer}' failed")
 
 
 def decode(turns: Sequence[Turn], context: Context, helper: Executor) -> Logits | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,6 +14,8 @@ from atelico.speculation.ngram_pool import NgramPool
 from atelico.speculation.prediction import Prediction
 from atelico.speculation.prompt_lookup import PromptLookup
 from atelico.speculation.schema_memory import SchemaMemory, SchemaPools
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_K = 5
 # Each draft token of a NextN head costs a pass through a layer and the output matrix, and the head is made for one.
@@ -58,6 +61,14 @@ class SpeculationPlan:
     reason: str | None = None
     drafter: DrafterKind | None = None
     acceptance: Acceptance = "exact"
+
+    def failed(self) -> SpeculationPlan:
+        """To decode plainly, since a proposer raised the exception that is being handled.
+
+        That is a defect. It is logged, and costs speed but never the request.
+        """
+        logger.exception("proposer '%s' failed; the request goes on without speculation", self.proposer)
+        return SpeculationPlan(self.proposer, reason=f"proposer '{self.proposer}' failed")
 
 
 def _no_drafters(kind: DrafterKind) -> str:
