@@ -6,7 +6,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import psutil
 import pytest
 from gguf import GGUFWriter
 
@@ -158,3 +160,12 @@ def test_extreme_sizes_answer_or_are_refused_but_never_abort(smollm2_file: Path,
             assert error.hint
         else:
             assert answer.usage.completion_tokens > 0
+
+
+def test_a_context_that_the_machine_has_no_room_for_is_refused_with_its_numbers(smollm2_file: Path) -> None:
+    sizes = {"n_ctx": 256, "n_threads": 1, "n_lanes": 64, "max_draft": 256}
+    with mock.patch.object(psutil, "virtual_memory") as memory, Engine(EngineConfig(**sizes)) as engine:
+        memory.return_value.available = 1 << 30
+        with pytest.raises(ModelLoadError, match="3,084 MiB for logits; 1,024 MiB are free") as caught:
+            Chat(engine, str(smollm2_file)).ask("Hi")
+    assert "n_lanes" in caught.value.hint

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import psutil
-
 from atelico._native import AbortFlag
 from atelico.config import EngineConfig
 from atelico.errors import ConfigError, ModelLoadError
@@ -19,7 +17,7 @@ from atelico.models.gguf import GgufInfo
 from atelico.models.template import ChatTemplate
 from atelico.models.thinking import ThinkingFormat
 from atelico.runtime import kernels, mtp
-from atelico.runtime.context import Context, ContextOptions
+from atelico.runtime.context import Context, ContextOptions, check_room
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.threads import default_threads
 from atelico.speculation import gates
@@ -113,7 +111,7 @@ def load(
     model = Model(info.path, options, on_progress)
     try:
         sizes = _context_options(info, model, config)
-        _check_memory(model, sizes)
+        check_room(model, sizes)
         context = Context(model, sizes, abort)
     except BaseException:
         model.close()
@@ -139,17 +137,6 @@ def load(
         governor=Governor(_governor_limits(config)),
         drafters=Drafters(DraftedModel(model, context, config, sizes.n_threads, no_head, find_drafter, abort)),
     )
-
-
-def _check_memory(model: Model, options: ContextOptions) -> None:
-    """Refuse a memory that this machine has no room for, before anything is allocated."""
-    needed, free = options.n_cells * model.kv_bytes_per_token(), psutil.virtual_memory().available
-    if model.device == "cpu" and needed > free:
-        raise ModelLoadError(
-            f"A memory of {options.n_cells} tokens for {model.path.name} needs {needed / 2**20:,.0f} MiB; "
-            f"{free / 2**20:,.0f} MiB are free.",
-            hint="Configure a smaller n_ctx or kv_tokens.",
-        )
 
 
 def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> ContextOptions:

@@ -10,6 +10,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 from atelico._native import AbortFlag
 from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
@@ -52,6 +53,23 @@ class Row:
     position: int
     sequence: int
     wants_logits: bool
+
+
+def check_room(model: Model, options: ContextOptions) -> None:
+    """Refuse a context that this machine has no room for, since llama.cpp may end the process where it finds none.
+
+    Raises:
+        ModelLoadError: memory and logits take more than is free.
+    """
+    cells = options.n_cells * model.kv_bytes_per_token()
+    logits = options.n_outputs * model.vocabulary.n_tokens * np.dtype(np.float32).itemsize
+    free = psutil.virtual_memory().available
+    if model.device == "cpu" and cells + logits > free:
+        raise ModelLoadError(
+            f"{model.path.name} needs {cells / 2**20:,.0f} MiB for a memory of {options.n_cells} tokens and "
+            f"{logits / 2**20:,.0f} MiB for logits; {free / 2**20:,.0f} MiB are free.",
+            hint="Configure a smaller n_ctx or kv_tokens, or fewer n_lanes and max_draft.",
+        )
 
 
 class Context:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from atelico._native import AbortFlag, Sampler
 from atelico.config import EngineConfig
 from atelico.errors import AtelicoError, ModelLoadError
-from atelico.runtime.context import Context, ContextOptions
+from atelico.runtime.context import Context, ContextOptions, check_room
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.mtp import HeadContext
 from atelico.runtime.vocabulary_match import mismatch
@@ -134,11 +132,7 @@ class Drafters:
                 n_outputs=config.n_lanes,
                 n_threads=target.n_threads,
             )
-            needed, free = options.n_cells * model.kv_bytes_per_token(), psutil.virtual_memory().available
-            if model.device == "cpu" and needed > free:
-                raise ModelLoadError(
-                    f"the memory of {path.name} needs {needed / 2**20:,.0f} MiB; {free / 2**20:,.0f} MiB are free"
-                )
+            check_room(model, options)
             # A pass reads all weights once, so their sizes tell what it costs well enough to begin with.
             expected_cost = model.n_bytes / target.model.n_bytes
             return DraftModel(model, Context(model, options, target.abort), expected_cost)
