@@ -19,7 +19,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "500")
 from tests.support.prompts import PROMPTS
 
 from atelico import Engine, EngineConfig
-from atelico.protocol import ChatCompletion
+from atelico.protocol.response import ChatCompletion
 from benchmarks import asking, models, report
 from benchmarks.report import console, number, table
 from benchmarks.settings import Settings

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from atelico.errors import AtelicoError, SchemaError
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary
-from atelico.protocol import JsonSchema, JsonSchemaFormat
+from atelico.protocol.request import JsonSchema, JsonSchemaFormat
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

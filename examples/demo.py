@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from atelico import Atelico, AtelicoError, EngineConfig
-from atelico.protocol import ChatCompletion
+from atelico.protocol.response import ChatCompletion
 
 MODEL = "SmolLM2-135M-Instruct"
 SPECULATIVE = {"proposer": "prompt_lookup", "k": 5}

@@ -8,7 +8,9 @@ from typing import Any
 from atelico import Engine as AtelicoEngine
 from atelico import EngineConfig
 from atelico.job import Job
-from atelico.protocol import ChatCompletion, ChatRequest, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import ChatCompletion
 from benchmarks.wire import T_GREEDY, T_SAMPLED, Answer, Ask, Load
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from atelico.models.gguf import read_gguf
 from atelico.models.template import ChatTemplate
-from atelico.protocol import Message
+from atelico.protocol.request import Message
 from atelico.runtime.model import Model, ModelOptions
 from benchmarks.wire import Answer, Ask, Load
 

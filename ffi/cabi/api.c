@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* As protocol.py; the texts are checked before anything is copied. */
+/* As sdk/atelico/protocol; the texts are checked before anything is copied. */
 enum { MAX_REQUEST = 16 << 20, MAX_CONFIG = 1 << 20, MAX_NAME = 4096 };
 
 /* Its address is another one in every living thread. */

@@ -14,7 +14,7 @@ from atelico.config import EngineConfig
 from atelico.embedding.wire import EmbeddingResponse, request_of, response_of
 from atelico.engine import Engine
 from atelico.job import Job
-from atelico.protocol import ChatCompletion, ChatCompletionChunk
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 
 
 class ChatStream:

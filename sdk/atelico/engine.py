@@ -28,7 +28,9 @@ from atelico.job import Job
 from atelico.models.catalog import Catalog, ModelRef
 from atelico.models.drafter_file import find_drafter
 from atelico.models.gguf import read_gguf
-from atelico.protocol import ChatCompletion, ChatRequest, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import ChatCompletion
 from atelico.remote.options import remote_alias
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atelico.protocol import (
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import (
     ChatCompletion,
     ChatCompletionChunk,
-    ChatRequest,
     ChunkChoice,
     Delta,
     FinishReason,

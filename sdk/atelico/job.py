@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 from atelico.errors import AtelicoError
 from atelico.events import ChunkStream, FinishEvent, TextEvent
-from atelico.protocol import ChatCompletion, ChatCompletionChunk, ChatRequest
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 
 __all__ = ["FinishEvent", "Job", "TextEvent"]
 

@@ -15,7 +15,7 @@ from atelico.decoding.answer import end_unstarted
 from atelico.engine import Engine
 from atelico.errors import ContextOverflowError, InferenceError
 from atelico.job import Job
-from atelico.protocol import decode_request
+from atelico.protocol.read import decode_request
 
 
 def reply(text: str, *, interrupted: bool = False) -> Reply:

@@ -14,7 +14,7 @@ from cli_support import MODEL, Start
 
 from atelico.cli.interrupt import cancelled_by_ctrl_c
 from atelico.job import Job
-from atelico.protocol import decode_request
+from atelico.protocol.read import decode_request
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 

@@ -9,11 +9,12 @@ import pytest
 import typer.main
 from markdown_blocks import ROOT, pages
 
-from atelico import errors, protocol
+from atelico import errors
 from atelico.cli.main import app
 from atelico.config import EngineConfig
 from atelico.errors import AtelicoError
 from atelico.models.packaged import PACKAGED
+from atelico.protocol import request, response
 from atelico.speculation.registry import plan
 
 
@@ -38,7 +39,7 @@ def named_in_tables(text: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "struct",
-    [protocol.ChatRequest, protocol.Message, protocol.Speculative, protocol.RequestOptions],
+    [request.ChatRequest, request.Message, request.Speculative, request.RequestOptions],
     ids=lambda struct: struct.__name__,
 )
 def test_every_request_field_is_documented(struct: type[msgspec.Struct]) -> None:
@@ -47,9 +48,9 @@ def test_every_request_field_is_documented(struct: type[msgspec.Struct]) -> None
 
 def test_every_field_of_the_atelico_object_is_documented() -> None:
     names = named_in_tables(page("requests.md"))
-    for prefix, struct in (("speculation.", protocol.SpeculationInfo), ("timings.", protocol.Timings)):
+    for prefix, struct in (("speculation.", response.SpeculationInfo), ("timings.", response.Timings)):
         assert {prefix + field for field in struct.__struct_fields__} <= names
-    assert set(protocol.AtelicoInfo.__struct_fields__) - {"speculation", "timings"} <= names
+    assert set(response.AtelicoInfo.__struct_fields__) - {"speculation", "timings"} <= names
 
 
 def test_error_table_is_the_error_family() -> None:
@@ -89,13 +90,13 @@ def test_every_packaged_model_is_documented() -> None:
 @pytest.mark.parametrize("name", ["prompt_lookup", "pld", "lookahead", "auto"])
 def test_documented_proposers_can_speculate(name: str) -> None:
     assert name in named_in_tables(page("requests.md"))
-    assert plan(protocol.Speculative(proposer=name), max_k=16).reason is None
+    assert plan(request.Speculative(proposer=name), max_k=16).reason is None
 
 
 @pytest.mark.parametrize("name", ["none", "mtp", "nextn", "draft_model"])
 def test_documented_proposers_that_a_model_may_lack_say_why(name: str) -> None:
     assert name in named_in_tables(page("requests.md"))
-    assert plan(protocol.Speculative(proposer=name), max_k=16).reason
+    assert plan(request.Speculative(proposer=name), max_k=16).reason
 
 
 def test_links_between_documents_lead_somewhere() -> None:

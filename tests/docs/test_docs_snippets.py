@@ -20,7 +20,7 @@ import pytest
 from markdown_blocks import ROOT, Block, blocks, pages
 
 from atelico.config import load_config
-from atelico.protocol import decode_request
+from atelico.protocol.read import decode_request
 
 # Other spellings of what is run here: a block in one of these would rot unseen.
 ALIASES = {"py", "python3", "pycon", "bash", "shell", "console", "zsh", "jsonc", "json5"}

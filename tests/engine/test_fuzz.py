@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atelico.errors import AtelicoError, InternalError
-from atelico.protocol import ChatRequest, encode
+from atelico.protocol.base import encode
+from atelico.protocol.request import ChatRequest
 from support.chat import Chat
 
 FUZZ = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

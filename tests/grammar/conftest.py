@@ -12,7 +12,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "500")
 from benchmarks.schemas import Encode, load_vocabulary, spelled
 
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary, Matcher
-from atelico.protocol import JsonSchema, JsonSchemaFormat
+from atelico.protocol.request import JsonSchema, JsonSchemaFormat
 
 PERSON: dict[str, Any] = {
     "type": "object",

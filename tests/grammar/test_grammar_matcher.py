@@ -15,7 +15,7 @@ import atelico.grammar.compiler
 from atelico.errors import InferenceError
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary, Matcher
 from atelico.grammar.matcher import MAX_DIGITS
-from atelico.protocol import JsonObjectFormat
+from atelico.protocol.request import JsonObjectFormat
 
 Encode = Callable[[str], list[int]]
 Compile = Callable[..., CompiledGrammar]

@@ -12,7 +12,7 @@ from atelico.errors import SchemaError
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary
 from atelico.grammar.patterns import without_look_around
 from atelico.grammar.schema import path_text
-from atelico.protocol import JsonObjectFormat, JsonSchema, JsonSchemaFormat, TextFormat
+from atelico.protocol.request import JsonObjectFormat, JsonSchema, JsonSchemaFormat, TextFormat
 
 Compile = Callable[..., CompiledGrammar]
 Accepts = Callable[[CompiledGrammar, str], bool]

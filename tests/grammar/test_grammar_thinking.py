@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary, Matcher
-from atelico.protocol import JsonObjectFormat
+from atelico.protocol.request import JsonObjectFormat
 
 Encode = Callable[[str], list[int]]
 Allowed = Callable[[Any], set[int]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from atelico.errors import InvalidRequestError
 from atelico.models.gguf import read_gguf
 from atelico.models.template import ChatTemplate, Segment
-from atelico.protocol import ContentPart, FunctionCall, Message, ToolCall
+from atelico.protocol.request import ContentPart, FunctionCall, Message, ToolCall
 
 Write = Callable[..., Path]
 

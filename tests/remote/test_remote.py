@@ -22,7 +22,8 @@ from atelico.errors import (
     ModelNotFoundError,
     ShuttingDownError,
 )
-from atelico.protocol import ChatCompletion, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.response import ChatCompletion
 from atelico.remote.errors import RemoteAccessError, RemoteRefusedError, RemoteTimeoutError, RemoteUnavailableError
 from atelico.remote.options import RemoteOptions, remote_alias
 from atelico.remote.translate import upstream_body

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from atelico.protocol import ChatRequest
+from atelico.protocol.request import ChatRequest
 from support.chat import SMOLLM2
 from support.server import Running, chat, eventually
 

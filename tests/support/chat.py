@@ -10,7 +10,8 @@ from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.prepare import _tokenize
 from atelico.engine import Engine
 from atelico.job import Job
-from atelico.protocol import ChatCompletion, ChatCompletionChunk, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 
 Messages = str | Sequence[Mapping[str, Any]]
 

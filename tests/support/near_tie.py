@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from atelico._native import gumbel
 from atelico.decoding.loaded import LoadedModel
-from atelico.protocol import decode_request
+from atelico.protocol.read import decode_request
 from atelico.runtime.context import Context, ContextOptions, Logits
 
 from .observe import Passes, Run

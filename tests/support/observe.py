@@ -12,7 +12,7 @@ from atelico.decoding.loaded import LoadedModel
 from atelico.decoding.prepare import prepare
 from atelico.engine import Engine
 from atelico.job import Job
-from atelico.protocol import ChatCompletion
+from atelico.protocol.response import ChatCompletion
 from atelico.runtime.context import Logits, Row
 
 Passes = list[tuple[Row, ...]]

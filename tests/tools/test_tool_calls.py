@@ -11,7 +11,8 @@ import pytest
 from atelico import Atelico
 from atelico.errors import SchemaError
 from atelico.models.template import ChatTemplate
-from atelico.protocol import ChatCompletion, Message, ToolCall
+from atelico.protocol.request import Message, ToolCall
+from atelico.protocol.response import ChatCompletion
 from support.chat import Chat
 from support.tools import DOOR, SCHEMAS, WEATHER
 

@@ -14,7 +14,8 @@ from atelico.client import ChatStream
 from atelico.decoding.answer import end_unstarted
 from atelico.errors import InferenceError
 from atelico.job import FinishEvent, Job, TextEvent
-from atelico.protocol import (
+from atelico.protocol.read import decode_request
+from atelico.protocol.response import (
     AssistantMessage,
     AtelicoInfo,
     ChatCompletion,
@@ -24,7 +25,6 @@ from atelico.protocol import (
     Timings,
     TokenLogprob,
     Usage,
-    decode_request,
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atelico.protocol import Speculative
+from atelico.protocol.request import Speculative
 from atelico.speculation.registry import DEFAULT_K, Memories, SpeculationPlan, build, plan
 
 

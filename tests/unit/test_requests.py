@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atelico.errors import AtelicoError, InvalidJSONError, InvalidRequestError
-from atelico.protocol import ChatRequest, decode_request, encode, error_body
+from atelico.protocol.base import encode
+from atelico.protocol.error import error_body
+from atelico.protocol.read import decode_request
+from atelico.protocol.request import ChatRequest
 
 USER = {"role": "user", "content": "Hi"}
 MINIMAL: dict[str, Any] = {"model": "m", "messages": [USER]}
@@ -153,7 +156,7 @@ def test_a_wrong_number_has_no_words_to_offer() -> None:
 
 
 def test_unknown_fields_are_tolerated_everywhere_and_listed_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "atelico.protocol"):
+    with caplog.at_level(logging.DEBUG, "atelico.protocol.read"):
         request = decode(
             store=True, zebra={"a": [1]}, messages=[{**USER, "mood": "sad"}], speculative={"proposer": "pld", "x": 1}
         )

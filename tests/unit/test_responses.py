@@ -12,7 +12,10 @@ from pydantic import BaseModel
 
 from atelico import errors
 from atelico.errors import AtelicoError
-from atelico.protocol import (
+from atelico.protocol.base import Wire, encode
+from atelico.protocol.error import error_body
+from atelico.protocol.request import FunctionCall, ToolCall
+from atelico.protocol.response import (
     AssistantMessage,
     AtelicoInfo,
     ChatCompletion,
@@ -21,17 +24,12 @@ from atelico.protocol import (
     ChunkChoice,
     CompletionTokensDetails,
     Delta,
-    FunctionCall,
     Logprobs,
     SpeculationInfo,
     Timings,
     TokenLogprob,
-    ToolCall,
     TopLogprob,
     Usage,
-    Wire,
-    encode,
-    error_body,
 )
 
 LOGPROB = TokenLogprob(

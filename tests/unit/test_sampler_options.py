@@ -11,7 +11,8 @@ from atelico.decoding import options
 from atelico.decoding.options import build_sampler, pick_seed
 from atelico.errors import InvalidRequestError
 from atelico.models.gguf import SamplingDefaults
-from atelico.protocol import ChatRequest, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.request import ChatRequest
 
 N_VOCAB = 8
 

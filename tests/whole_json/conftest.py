@@ -11,7 +11,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "500")
 from benchmarks.schemas import load_vocabulary
 
 from atelico.grammar import CompiledGrammar, GrammarCompiler, GrammarVocabulary
-from atelico.protocol import JsonSchema, JsonSchemaFormat
+from atelico.protocol.request import JsonSchema, JsonSchemaFormat
 from support.babble import Compile, Text
 
 

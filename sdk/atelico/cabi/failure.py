@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atelico.errors import AtelicoError
-from atelico.protocol import ErrorDetail, Wire, encode, error_body
+from atelico.protocol.base import Wire, encode
+from atelico.protocol.error import ErrorDetail, error_body
 
 
 class FailureResult(Wire):

@@ -17,7 +17,8 @@ from atelico.decoding.answer import end_unstarted
 from atelico.engine import Engine
 from atelico.errors import AtelicoError, InternalError
 from atelico.job import Job
-from atelico.protocol import decode_request, encode
+from atelico.protocol.base import encode
+from atelico.protocol.read import decode_request
 
 logger = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ def opening(options: AskOptions) -> list[dict[str, str]]:
 
 
 def request_for(options: AskOptions, messages: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """The request that continues `messages`, as protocol.py reads it."""
+    """The request that continues `messages`, as protocol/request.py has it."""
     request: dict[str, Any] = {
         "model": options.model,
         "messages": list(messages),

@@ -17,7 +17,9 @@ from atelico.cli.report import INTERRUPTED, errors_for_people, note
 from atelico.config import load_config
 from atelico.engine import Engine
 from atelico.errors import AtelicoError, ModelNotFoundError
-from atelico.protocol import Wire, decode_request, encode, error_body
+from atelico.protocol.base import Wire, encode
+from atelico.protocol.error import error_body
+from atelico.protocol.read import decode_request
 
 
 def chat(

@@ -12,7 +12,9 @@ from atelico.cli.ask import AskOptions
 from atelico.cli.interrupt import cancelled_by_ctrl_c
 from atelico.cli.report import note
 from atelico.engine import Engine
-from atelico.protocol import ChatCompletion, ChatRequest, decode_request
+from atelico.protocol.read import decode_request
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import ChatCompletion
 
 # A model's text must not move the cursor or change colours; line breaks and tabs stay.
 _CONTROLS = {code: None for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from atelico.decoding.lane import Lane
 from atelico.job import FinishEvent, Job, TextEvent
-from atelico.protocol import (
+from atelico.protocol.response import (
     AssistantMessage,
     AtelicoInfo,
     ChatCompletion,

@@ -9,7 +9,7 @@ from typing import Any
 from atelico.decoding.loaded import LoadedModel
 from atelico.errors import SchemaError
 from atelico.grammar.compiler import CompiledGrammar, Thinking, json_rule
-from atelico.protocol import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Message
+from atelico.protocol.request import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Message
 from atelico.tools import formats
 from atelico.tools.plan import ToolPlan, arguments_schema
 from atelico.tools.prompt import explained, tool_description, written_out

@@ -13,7 +13,8 @@ from atelico.decoding.sequences import Sequence
 from atelico.decoding.text import TextDelta, TextStream
 from atelico.grammar.matcher import Matcher
 from atelico.job import Job
-from atelico.protocol import FinishReason, TokenLogprob, ToolCall, ToolCallDelta
+from atelico.protocol.request import ToolCall
+from atelico.protocol.response import FinishReason, TokenLogprob, ToolCallDelta
 from atelico.speculation.draft import Drafter, Proposer
 from atelico.speculation.governor import RequestGovernor
 from atelico.speculation.registry import SpeculationPlan

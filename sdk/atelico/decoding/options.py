@@ -7,7 +7,7 @@ import secrets
 from atelico._native import Sampler
 from atelico.errors import InvalidRequestError
 from atelico.models.gguf import SamplingDefaults
-from atelico.protocol import ChatRequest
+from atelico.protocol.request import ChatRequest
 
 # OpenAI's defaults; a model file may carry its own (its SamplingDefaults), a request overrides both.
 DEFAULT_TEMPERATURE = 1.0

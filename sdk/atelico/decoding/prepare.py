@@ -16,7 +16,7 @@ from atelico.grammar.compiler import CompiledGrammar
 from atelico.job import Job
 from atelico.models.template import Segment
 from atelico.models.thinking import ThinkSplitter, starts_inside
-from atelico.protocol import ChatRequest, Message, Priority, RequestOptions
+from atelico.protocol.request import ChatRequest, Message, Priority, RequestOptions
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation import gates, registry
 from atelico.speculation.draft import Drafter, Proposer

@@ -22,7 +22,7 @@ import numpy as np
 from atelico._native import Sampled
 from atelico.decoding.lane import Lane
 from atelico.errors import InferenceError
-from atelico.protocol import TokenLogprob, TopLogprob
+from atelico.protocol.response import TokenLogprob, TopLogprob
 from atelico.runtime.context import Context, Logits, Row
 from atelico.runtime.vocabulary import Vocabulary
 from atelico.speculation.acceptance import Mask, sampled_as, verified

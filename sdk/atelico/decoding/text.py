@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atelico.models.thinking import ThinkSplitter
-from atelico.protocol import ToolCallDelta
+from atelico.protocol.response import ToolCallDelta
 from atelico.tools.reader import CallReader
 
 

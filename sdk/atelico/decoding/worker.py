@@ -23,7 +23,7 @@ from atelico.errors import AtelicoError, BusyError, CancelledError, InternalErro
 from atelico.job import Job
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
-from atelico.protocol import Message
+from atelico.protocol.request import Message
 from atelico.speculation.drafters import FindDrafter
 
 logger = logging.getLogger(__name__)

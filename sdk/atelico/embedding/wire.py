@@ -13,7 +13,8 @@ from msgspec import Meta, Struct
 
 from atelico.embedding.texts import EmbeddedTexts
 from atelico.errors import InvalidRequestError
-from atelico.protocol import Count, Wire, decode_as
+from atelico.protocol.base import Count, Wire
+from atelico.protocol.read import decode_as
 
 MAX_TEXTS = 2048  # OpenAI's limit
 

@@ -21,7 +21,7 @@ from atelico.grammar.matcher import Form, Matcher
 from atelico.grammar.schema import copy_bounded, normalise
 from atelico.grammar.vocabulary import GrammarVocabulary
 from atelico.grammar.weaken import LIMITS, enforceable
-from atelico.protocol import JsonObjectFormat, JsonSchemaFormat, ResponseFormat
+from atelico.protocol.request import JsonObjectFormat, JsonSchemaFormat, ResponseFormat
 
 # Some models write nothing sensible unless they may begin with a blank, and most leave a line after their thoughts.
 _LEAD = r"[ \n]{1,2}"

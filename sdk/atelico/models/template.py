@@ -24,7 +24,7 @@ from jinja2 import Template
 from atelico.errors import InvalidRequestError
 from atelico.models.gguf import GgufInfo
 from atelico.models.sandbox import MAX_TEMPLATE_CHARS, TemplateRefusal, TemplateSandbox
-from atelico.protocol import Message
+from atelico.protocol.request import Message
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import httpx
 
 from atelico.errors import AtelicoError, InternalError, InvalidRequestError, ModelNotFoundError, ShuttingDownError
 from atelico.job import Job
-from atelico.protocol import ChatRequest
+from atelico.protocol.request import ChatRequest
 from atelico.remote.collect import Collector
 from atelico.remote.errors import TRANSIENT, RemoteTimeoutError, RemoteUnavailableError, refusal
 from atelico.remote.options import RemoteOptions

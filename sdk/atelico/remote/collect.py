@@ -7,19 +7,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from atelico.job import FinishEvent, Job, TextEvent
-from atelico.protocol import (
+from atelico.protocol.request import FunctionCall, ToolCall
+from atelico.protocol.response import (
     AssistantMessage,
     AtelicoInfo,
     ChatCompletion,
     Choice,
     FinishReason,
-    FunctionCall,
     FunctionDelta,
     Logprobs,
     SpeculationInfo,
     Timings,
     TokenLogprob,
-    ToolCall,
     ToolCallDelta,
     Usage,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from atelico.protocol import ChatRequest
+from atelico.protocol.request import ChatRequest
 from atelico.remote.options import Dialect, RemoteOptions
 
 logger = logging.getLogger(__name__)

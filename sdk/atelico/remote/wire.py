@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from atelico.protocol import AtelicoInfo, FinishReason, TokenLogprob, TopLogprob, Usage
+from atelico.protocol.response import AtelicoInfo, FinishReason, TokenLogprob, TopLogprob, Usage
 from atelico.remote.errors import RemoteUnavailableError
 
 _REASONS: dict[str, FinishReason] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from atelico.errors import ShuttingDownError
-from atelico.protocol import ChatCompletion, ChatCompletionChunk
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 from atelico.server.bridge import chunks_of, completion_of
 from atelico.server.errors import DeadlineError
 from atelico.server.state import ServerState, Submitted

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from starlette.types import Receive
 
 from atelico.job import Job
-from atelico.protocol import ChatCompletion, ChatCompletionChunk
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
-from atelico.protocol import decode_request
+from atelico.protocol.read import decode_request
 from atelico.server.answers import streamed_answer, whole_answer
 from atelico.server.body import read_body
 from atelico.server.bridge import cancelled_early

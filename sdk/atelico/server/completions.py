@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
-from atelico.protocol import (
+from atelico.protocol.read import decode_as
+from atelico.protocol.request import check_across_fields
+from atelico.protocol.response import (
     AtelicoInfo,
     ChatCompletion,
     ChatCompletionChunk,
@@ -22,8 +24,6 @@ from atelico.protocol import (
     SpeculationInfo,
     Timings,
     Usage,
-    check_across_fields,
-    decode_as,
 )
 from atelico.server.answers import streamed_answer, whole_answer
 from atelico.server.body import read_body

@@ -7,7 +7,8 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atelico.errors import AtelicoError, BusyError, InvalidRequestError
-from atelico.protocol import encode, error_body
+from atelico.protocol.base import encode
+from atelico.protocol.error import error_body
 from atelico.server.options import ServerOptions
 
 

@@ -10,7 +10,7 @@ from starlette.types import Send
 
 from atelico.embedding.wire import EmbeddingRequest, response_of
 from atelico.errors import ShuttingDownError
-from atelico.protocol import decode_as
+from atelico.protocol.read import decode_as
 from atelico.server.body import read_body
 from atelico.server.bridge import cancelled_early, result_of
 from atelico.server.endpoint import json_response

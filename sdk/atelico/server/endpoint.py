@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from atelico.protocol import Wire, encode
+from atelico.protocol.base import Wire, encode
 from atelico.server.errors import as_atelico_error, error_response
 from atelico.server.state import ServerState
 

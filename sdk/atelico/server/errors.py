@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from atelico.errors import AtelicoError, BusyError, ConfigError, InternalError, InvalidRequestError, ShuttingDownError
-from atelico.protocol import encode, error_body
+from atelico.protocol.base import encode
+from atelico.protocol.error import error_body
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,9 @@ from starlette.types import Send
 
 import atelico
 from atelico.embedding.wire import EmbeddingRequest, EmbeddingResponse
-from atelico.protocol import ChatCompletion, ChatCompletionChunk, ChatRequest, ErrorBody
+from atelico.protocol.error import ErrorBody
+from atelico.protocol.request import ChatRequest
+from atelico.protocol.response import ChatCompletion, ChatCompletionChunk
 from atelico.server.state import ServerState
 from atelico.server.wire import Completion, CompletionRequest, Health, ModelCard, ModelList
 

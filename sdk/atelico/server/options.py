@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atelico.protocol import MAX_REQUEST_BYTES
+from atelico.protocol.read import MAX_REQUEST_BYTES
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11434  # where programs that speak to a local model look first

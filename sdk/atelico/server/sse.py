@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from starlette.types import Send
 
 from atelico.errors import AtelicoError
-from atelico.protocol import Wire, encode, error_body
+from atelico.protocol.base import Wire, encode
+from atelico.protocol.error import error_body
 from atelico.server.errors import as_atelico_error
 
 _HEADERS = [

@@ -13,7 +13,7 @@ from atelico.embedding.texts import EmbeddedTexts
 from atelico.engine import Engine
 from atelico.errors import ShuttingDownError
 from atelico.job import Job
-from atelico.protocol import ChatRequest
+from atelico.protocol.request import ChatRequest
 from atelico.remote.options import remote_alias
 from atelico.server.bridge import Cancellable
 from atelico.server.metrics import Metrics

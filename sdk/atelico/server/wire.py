@@ -8,20 +8,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from atelico.errors import InvalidRequestError
-from atelico.protocol import (
-    AtelicoInfo,
-    ChatRequest,
-    Count,
-    FinishReason,
-    Int64,
-    Penalty,
-    Probability,
-    ResponseFormat,
-    Speculative,
-    StreamOptions,
-    Usage,
-    Wire,
-)
+from atelico.protocol.base import Count, Int64, Penalty, Probability, Wire
+from atelico.protocol.request import ChatRequest, ResponseFormat, Speculative, StreamOptions
+from atelico.protocol.response import AtelicoInfo, FinishReason, Usage
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default of this endpoint
 _MAX_PROMPTS = 128

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from atelico.protocol import Acceptance, Speculative
+from atelico.protocol.request import Acceptance, Speculative
 from atelico.speculation.draft import Proposer
 from atelico.speculation.lookahead import Lookahead
 from atelico.speculation.ngram_pool import NgramPool

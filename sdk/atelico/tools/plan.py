@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from atelico.protocol import AllowedToolsChoice, ChatRequest, NamedToolChoice, Tool
+from atelico.protocol.request import AllowedToolsChoice, ChatRequest, NamedToolChoice, Tool
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 

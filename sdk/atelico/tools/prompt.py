@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from atelico.protocol import Message, Tool
+from atelico.protocol.request import Message, Tool
 from atelico.tools.plan import ToolPlan, arguments_schema
 from atelico.tools.syntax import CallSyntax
 

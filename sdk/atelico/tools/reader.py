@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from atelico.protocol import FunctionCall, FunctionDelta, ToolCall, ToolCallDelta
+from atelico.protocol.request import FunctionCall, ToolCall
+from atelico.protocol.response import FunctionDelta, ToolCallDelta
 from atelico.tools.syntax import CallSyntax
 
 
