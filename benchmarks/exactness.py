@@ -154,19 +154,19 @@ def _shown(row: report.Row) -> list[str]:
     return [row["model"], row["proposer"], str(row["k"]), row["mode"], *counts, logprobs, number(row["seconds"], 0)]
 
 
-def markdown() -> str:
-    """The last runs of all models as one table."""
+def markdown() -> str | None:
+    """The last runs of all models as one table; None without any."""
     results = [result for name in NAMES if (result := report.load(_file(name))) is not None]
     if not results:
-        return "No results yet: run `make exactness`.\n"
+        return None
     lines = [
         f"On {results[0]['machine']['processor']}, llama-cpp-python "
         f"{results[0]['machine']['versions']['llama-cpp-python']}.",
         "",
-        f"| {' | '.join(_COLUMNS)} |",
-        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        f"| {' | '.join(_COLUMNS[:-1])} |",
+        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += [f"| {' | '.join(_shown(row))} |" for result in results for row in result["rows"]]
+    lines += [f"| {' | '.join(_shown(row)[:-1])} |" for result in results for row in result["rows"]]
     return "\n".join(lines) + "\n"
 
 

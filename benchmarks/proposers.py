@@ -96,11 +96,11 @@ def show(rows: list[Row]) -> None:
         table(f"{model}: k = {_K}", ("workload", "proposer", *_COLUMNS), cells)
 
 
-def markdown() -> str:
-    """The last run as one table: per workload and proposer, SmolLM2 and Gemma side by side."""
+def markdown() -> str | None:
+    """The last run as one table: per workload and proposer, SmolLM2 and Gemma side by side. None without one."""
     result = report.load("proposers")
     if result is None:
-        return "No results yet: run `python -m benchmarks proposers`.\n"
+        return None
     by_key = {(row["workload"], row["proposer"], row["model"]): row for row in result["rows"]}
     names = list(dict.fromkeys(row["model"] for row in result["rows"]))
     machine, settings = result["machine"], result["settings"]

@@ -24,15 +24,15 @@ SHORT = (
 )
 
 
-def markdown(wanted: Collection[str] = ()) -> str:
-    """The targets and what was measured, as a Markdown table under one line about the machine.
+def markdown(wanted: Collection[str] = ()) -> str | None:
+    """The targets and what was measured, as a Markdown table under one line about the machine; None without results.
 
     Args:
         wanted: only these targets; all where it is empty.
     """
     found = [result for name in ORDER if (result := load(name)) is not None]
     if not found:
-        return "No results yet: run `python -m benchmarks`."
+        return None
     machine, settings = found[0]["machine"], found[0]["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     lines = [
@@ -51,4 +51,4 @@ def markdown(wanted: Collection[str] = ()) -> str:
             lines.append(
                 f"| {target['what']} | {sign} {target['wanted']:g} | {number(target['measured'])} | {verdict} |"
             )
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"

@@ -10,17 +10,18 @@ ROOT = Path(__file__).parents[1]
 
 
 def write() -> list[str]:
-    """Renew all tables; returns the files."""
+    """Renew all tables that there are results for; returns the files."""
     tables = {
-        "README.md": ("main targets", target_table.markdown(target_table.SHORT) + "\n"),
-        "docs/benchmarks.md": ("targets", target_table.markdown() + "\n"),
+        "README.md": ("main targets", target_table.markdown(target_table.SHORT)),
+        "docs/benchmarks.md": ("targets", target_table.markdown()),
         "docs/exactness.md": ("texts", exactness.markdown()),
         "docs/speculation.md": ("proposers x workloads", proposers.markdown()),
     }
-    for name, (mark, table) in tables.items():
+    found = {name: (mark, table) for name, (mark, table) in tables.items() if table is not None}
+    for name, (mark, table) in found.items():
         path = ROOT / name
         text = path.read_text(encoding="utf-8")
         begin, end = f"<!-- table: {mark} (begin; written by the benchmark) -->\n", f"<!-- table: {mark} (end) -->"
         before, after = text.split(begin)[0], text.split(end)[1]
         path.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
-    return list(tables)
+    return list(found)

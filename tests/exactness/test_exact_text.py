@@ -1,7 +1,7 @@
 """Speculation never changes the text: real models, greedy and seeded, every proposer and draft length.
 
 A difference is allowed where it is proven to be a near tie between the kernels of one row and of several.
-The grid is thinned for CI (benchmarks/exactness.py runs all of it): three steps per prompt along a cycle of ten, on
+The grid is thinned for CI (benchmarks/exact_grid.py runs all of it): three steps per prompt along a cycle of ten, on
 which every pair of a proposer and a draft length occurs, so that each model meets all of them greedily, and every draft
 length with every seed.
 """

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.world import world_text
 
 from atelico import Engine, EngineConfig
+from support.chat import GEMMA
 from support.near_tie import first_difference
 from support.observe import Run, loaded_model, run
 from support.prompts import request, speculative
@@ -200,3 +202,21 @@ def test_sizes_that_llama_cpp_would_abort_for_still_answer(
     plain, drafted = outcome["texts"]
     assert plain
     assert drafted == plain
+
+
+def test_a_real_model_is_exact_past_its_window(real_engine: Engine, installed_model: Callable[[str], str]) -> None:
+    body = request(
+        installed_model(GEMMA), f"Continue. {world_text(1, 32)}", max_tokens=40, temperature=0, logprobs=True
+    )
+    plain = run(real_engine, body)
+    window = loaded_model(real_engine, GEMMA).info.sliding_window
+    assert window is not None and len(plain.prompt) > max(700, window)
+    with installed(Scripted(always([37] * 8))) as drafting:
+        wrong = run(real_engine, {**body, **drafting})
+    looked_up = run(real_engine, {**body, **speculative("prompt_lookup", 8)})
+    assert wrong.accepted == 0 < wrong.proposed
+    assert looked_up.proposed > 0
+    for drafted in (wrong, looked_up):
+        assert drafted.text == plain.text
+        assert drafted.answer.choices[0].logprobs == plain.answer.choices[0].logprobs
+        assert drafted.n_memory == plain.n_memory
