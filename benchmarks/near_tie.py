@@ -28,9 +28,9 @@ from benchmarks import models
 from benchmarks.report import number, table
 from benchmarks.world import world_text
 
-WIDTHS = (2, 3, 4, 6, 7, 8, 17)
+WIDTHS = (2, 3, 4, 6, 7, 8, 17, 63)
 N_BEFORE = (100, 300)
-N_STRETCH = 34
+N_STRETCH = 126
 
 Floats = npt.NDArray[np.float32]
 
@@ -70,7 +70,7 @@ def noise(name: str, *, exact: bool, n_threads: int = 1, widths: Sequence[int] =
     n_exact = kernels.exact_rows(types, "cpu") if exact else 0
     model = Model(path, ModelOptions(n_gpu_layers=0, repack=repack))
     sizes = ContextOptions(
-        n_ctx=1024, n_cells=1024, n_batch=64, n_sequences=4, n_outputs=32, n_threads=n_threads, n_exact=n_exact
+        n_ctx=1024, n_cells=1024, n_batch=64, n_sequences=4, n_outputs=64, n_threads=n_threads, n_exact=n_exact
     )
     context = Context(model, sizes)
     tokens = model.vocabulary.tokenize(world_text(1, 40))

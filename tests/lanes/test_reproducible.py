@@ -12,19 +12,9 @@ from atelico.decoding import loop
 from atelico.decoding.lane import Lane
 from support.chat import GEMMA, SMOLLM2
 from support.prompts import PROMPTS, request, speculative
+from support.tiny_answers import SHEET
 
 REPRODUCIBLE = {"atelico": {"reproducible": "on"}}
-SHEET = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "sheet",
-        "schema": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "hp": {"type": "integer"}},
-            "required": ["name", "hp"],
-        },
-    },
-}
 FIELDS: list[dict[str, Any]] = [
     {"temperature": 0},
     {"temperature": 0.8, "seed": 3},

@@ -23,21 +23,8 @@ from atelico.speculation.mtp import Head, HeadDrafter
 from support.near_tie import first_difference
 from support.observe import loaded_model, run
 from support.prompts import request, speculative
-from support.tiny_answers import ALONE, WORDS, Answer
+from support.tiny_answers import ALONE, SHEET, WORDS, Answer
 from support.tiny_models import write_tiny
-
-SHEET = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "sheet",
-        "schema": {
-            "type": "object",
-            "properties": {"name": {"type": "string", "maxLength": 12}, "class": {"enum": ["mage", "thief"]}},
-            "required": ["name", "class"],
-            "additionalProperties": False,
-        },
-    },
-}
 
 
 @pytest.mark.parametrize("head", ["aligned", "random"])
@@ -81,8 +68,8 @@ def test_auto_takes_the_models_own_head(answer: Answer) -> None:
 
 
 def test_the_head_goes_on_after_what_a_grammar_forces(answer: Answer) -> None:
-    plain = answer("head-aligned", response_format=SHEET, max_tokens=60)
-    drafted = answer("head-aligned", response_format=SHEET, max_tokens=60, **speculative("mtp", 4))
+    plain = answer("head-aligned", response_format=SHEET, max_tokens=80)
+    drafted = answer("head-aligned", response_format=SHEET, max_tokens=80, **speculative("mtp", 4))
     assert first_difference(plain, drafted) is None
     assert drafted.answer.atelico.speculation.proposed_sources.keys() >= {"mtp", "grammar"}
 

@@ -219,9 +219,12 @@ class DecodeLoop:
 
     def _guard(self, turns: list[Turn]) -> None:
         """Say which gaps are near ties in this pass. Recurrent memory cannot go back for one."""
-        n_rows, n_cells = sum(turn.n_rows for turn in turns), self._n_cells_used()
+        n_rows = sum(turn.n_rows for turn in turns)
+        if n_rows == 1 or self._context.recurrent:
+            return
+        n_cells = self._n_cells_used()
         for turn in turns:
-            if turn.lane.guarded and turn.n_fed == 1 and turn.samples and not self._context.recurrent:
+            if turn.lane.guarded and turn.n_fed == 1 and turn.samples:
                 turn.near_tie = self._noise.threshold(n_rows, n_cells)
 
     def _decide(self, lane: Lane, batched: Logits, n_rows: int, helper: ThreadPoolExecutor) -> None:

@@ -4,7 +4,6 @@ or compiling a schema does not stall the lanes that run."""
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -19,10 +18,11 @@ from atelico.decoding.loaded import LoadedModel, load
 from atelico.decoding.loop import DecodeLoop, Group
 from atelico.decoding.prepare import prefix_tokens, prepare
 from atelico.decoding.saved_prefix import SavedPrefix
-from atelico.errors import AtelicoError, BusyError, CancelledError, InternalError, PrefixError, ShuttingDownError
+from atelico.errors import AtelicoError, CancelledError, InternalError, PrefixError, ShuttingDownError
 from atelico.job import Job
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
+from atelico.open_requests import OpenRequests
 from atelico.protocol.request import Message
 from atelico.speculation.drafters import FindDrafter
 
@@ -55,13 +55,9 @@ class ModelWorker:
         self._config = config
         self._on_failed = on_failed
         self._find_drafter = find_drafter
-        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._open: set[Job] = set()
-        self._lock = threading.Lock()
+        self._requests = OpenRequests[Job](ref.name, config.max_queue, lambda job: job.ended)
         self._settled = threading.Event()  # loaded, failed or closed
-        self._closing = False
         self._abort = AbortFlag()
-        self._error: AtelicoError | None = None
         self._loaded: LoadedModel | None = None
         self._loop: DecodeLoop | None = None
         self._threads = [
@@ -74,16 +70,16 @@ class ModelWorker:
     @property
     def state(self) -> State:
         """Where in its life this model is."""
-        if self._closing:
+        if self._requests.closing:
             return "closed"
-        if self._error is not None:
+        if self._requests.error is not None:
             return "failed"
         return "ready" if self._loaded is not None else "loading"
 
     @property
     def error(self) -> AtelicoError | None:
         """Why loading failed."""
-        return self._error
+        return self._requests.error
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -92,10 +88,8 @@ class ModelWorker:
 
     def load(self) -> ModelLoad:
         """How busy the model is."""
-        with self._lock:
-            n_open = sum(not job.ended for job in self._open)
         busy = self._loop.load() if self._loop is not None else LoopLoad()
-        return ModelLoad(self.ref.name, self.state, max(n_open - busy.n_jobs, 0), busy)
+        return ModelLoad(self.ref.name, self.state, max(self._requests.count() - busy.n_jobs, 0), busy)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until loading has ended, well or badly. False when it has not within `timeout` seconds."""
@@ -108,19 +102,7 @@ class ModelWorker:
             BusyError: too many requests are waiting.
             ShuttingDownError: the model is being unloaded.
         """
-        with self._lock:
-            self._open = {known for known in self._open if not known.ended}
-            if self._closing:
-                raise ShuttingDownError(f"The model {self.ref.name} is being unloaded.")
-            if self._error is not None:
-                raise self._error
-            if len(self._open) >= self._config.max_queue:
-                raise BusyError(
-                    f"{len(self._open)} requests are waiting for {self.ref.name}, the most that may.",
-                    hint="Wait for answers, or raise max_queue.",
-                )
-            self._open.add(job)
-            self._inbox.put(job)
+        self._requests.add(job)
 
     def cancel(self, job: Job) -> None:
         """`job` has been cancelled: interrupt the forward pass it may be in, or end it here if it waits."""
@@ -163,8 +145,8 @@ class ModelWorker:
 
     def _ready(self) -> tuple[LoadedModel, DecodeLoop]:
         self._settled.wait()
-        if self._error is not None:
-            raise self._error
+        if self._requests.error is not None:
+            raise self._requests.error
         assert self._loaded is not None and self._loop is not None
         return self._loaded, self._loop
 
@@ -177,9 +159,7 @@ class ModelWorker:
         Returns:
             Whether everything has ended.
         """
-        with self._lock:
-            self._closing = True
-        self._inbox.put(None)
+        self._requests.close()
         if self._loop is not None:
             self._loop.close()
         self._abort.set()
@@ -215,7 +195,7 @@ class ModelWorker:
     def _load(self) -> None:
         def on_progress(share: float) -> bool:
             self.progress = share
-            return not self._closing
+            return not self._requests.closing
 
         info = read_gguf(self.ref.path)
         loaded = load(info, self._config, on_progress, self._abort, self._find_drafter)
@@ -228,33 +208,27 @@ class ModelWorker:
             loaded.context.n_ctx,
             loaded.device,
         )
-        loop = DecodeLoop(loaded, self._abort)
-        with self._lock:
-            self._loaded, self._loop = loaded, loop
-            if self._closing:
-                loop.close()
+        self._loaded, self._loop = loaded, DecodeLoop(loaded, self._abort)
+        if self._requests.closing:  # `close` may have come before there was a loop
+            self._loop.close()
 
     def _end_in(self, error: AtelicoError) -> None:
         """Loading failed or decoding broke: everybody who waits gets `error`, and the engine forgets this worker."""
         if isinstance(error, CancelledError):
             error = ShuttingDownError("The engine was closed while the model was loading.")
-        with self._lock:
-            self._error = error
+        self._requests.fail(error)
         self._settled.set()
-        self._inbox.put(None)
         self._on_failed(self)
         self._end_open(error)
 
     def _end_open(self, error: AtelicoError) -> None:
-        with self._lock:
-            jobs, self._open = self._open, set()
-        for job in jobs:
+        for job in self._requests.drain():
             job.end(error)
 
     # --- prepare thread ---------------------------------------------------------------------------------------
 
     def _prepare_thread(self) -> None:
-        while (job := self._inbox.get()) is not None:
+        while (job := self._requests.next()) is not None:
             self._settled.wait()
             if self._loaded is None or self._loop is None:
                 return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -18,7 +17,6 @@ from atelico.decoding.load import ModelLoad, State
 from atelico.embedding.texts import EmbeddedTexts
 from atelico.errors import (
     AtelicoError,
-    BusyError,
     CancelledError,
     ContextOverflowError,
     InternalError,
@@ -27,6 +25,7 @@ from atelico.errors import (
 )
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
+from atelico.open_requests import OpenRequests
 from atelico.runtime.embedder import Embedder, Vector
 from atelico.runtime.model import Model, ModelOptions
 from atelico.runtime.threads import default_threads, lower_priority
@@ -70,13 +69,9 @@ class EmbeddingWorker:
         self.progress = 0.0
         self._config = config
         self._on_failed = on_failed
-        self._inbox: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._open: set[_Request] = set()
-        self._lock = threading.Lock()
+        self._requests = OpenRequests[_Request](ref.name, config.max_queue, lambda request: request.future.done())
         self._settled = threading.Event()  # loaded, failed or closed
         self._ready = False
-        self._closing = False
-        self._error: AtelicoError | None = None
         self._abort = AbortFlag()
         self._thread = threading.Thread(target=self._run, name=f"atelico-embed-{ref.name}", daemon=True)
         self._thread.start()
@@ -84,21 +79,20 @@ class EmbeddingWorker:
     @property
     def state(self) -> State:
         """Where in its life this model is."""
-        if self._closing:
+        if self._requests.closing:
             return "closed"
-        if self._error is not None:
+        if self._requests.error is not None:
             return "failed"
         return "ready" if self._ready else "loading"
 
     @property
     def error(self) -> AtelicoError | None:
         """Why loading failed."""
-        return self._error
+        return self._requests.error
 
     def load(self) -> ModelLoad:
         """How busy the model is; it has no lanes."""
-        with self._lock:
-            return ModelLoad(self.ref.name, self.state, sum(not request.future.done() for request in self._open))
+        return ModelLoad(self.ref.name, self.state, self._requests.count())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until loading has ended, well or badly. False when it has not within `timeout` seconds."""
@@ -112,26 +106,12 @@ class EmbeddingWorker:
             ShuttingDownError: the model is being unloaded.
         """
         request = _Request(texts)
-        with self._lock:
-            self._open = {known for known in self._open if not known.future.done()}
-            if self._closing:
-                raise ShuttingDownError(f"The model {self.ref.name} is being unloaded.")
-            if self._error is not None:
-                raise self._error
-            if len(self._open) >= self._config.max_queue:
-                raise BusyError(
-                    f"{len(self._open)} requests are waiting for {self.ref.name}, the most that may.",
-                    hint="Wait for answers, or raise max_queue.",
-                )
-            self._open.add(request)
-            self._inbox.put(request)
+        self._requests.add(request)
         return request.future
 
     def close(self, timeout: float | None = None) -> bool:
         """End every request, stop the thread and free the model. False when `timeout` seconds passed before that."""
-        with self._lock:
-            self._closing = True
-        self._inbox.put(None)
+        self._requests.close()
         self._abort.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -155,20 +135,18 @@ class EmbeddingWorker:
         except Exception as error:
             logger.exception("the thread of %s ended for a defect", self.ref.path)
             ended = InternalError(f"{self.ref.name} failed for a defect of atelico: {error}.")
-        with self._lock:
-            if not self._closing:
-                self._error = ended
-            requests, self._open = self._open, set()
+        if not self._requests.closing:
+            self._requests.fail(ended)
         self._settled.set()
-        if self._error is not None:
+        if self._requests.error is not None:
             self._on_failed(self)
-        for request in requests:
+        for request in self._requests.drain():
             request.fail(ended)
 
     def _load(self, resources: contextlib.ExitStack) -> Embedder:
         def on_progress(share: float) -> bool:
             self.progress = share
-            return not self._closing
+            return not self._requests.closing
 
         info = read_gguf(self.ref.path)
         n_tokens = self._config.n_ctx or _DEFAULT_N_TOKENS
@@ -187,9 +165,9 @@ class EmbeddingWorker:
     def _serve(self, embedder: Embedder) -> None:
         """Embed one text of each request in turn, so that a long list does not keep a short one waiting."""
         waiting: collections.deque[_Request] = collections.deque()
-        while not self._closing:
-            while not waiting or not self._inbox.empty():
-                request = self._inbox.get()
+        while not self._requests.closing:
+            while not waiting or self._requests.has_next():
+                request = self._requests.next()
                 if request is None:
                     return
                 waiting.append(request)

@@ -201,18 +201,14 @@ class AllowedToolsChoice(Struct, tag="allowed_tools"):
 ToolChoice = Literal["none", "auto", "required"] | NamedToolChoice | AllowedToolsChoice
 
 
-class ChatRequest(Struct, kw_only=True):
-    """One chat completion request, validated. See docs/requests.md for the meaning and default of each field."""
+class GenerationFields(Struct, kw_only=True):
+    """What every request for text may say, whatever its prompt is."""
 
     model: Annotated[str, Meta(min_length=1)]
-    messages: Annotated[list[Message], Meta(min_length=1)]
     speculative: Speculative | None = None
-    prediction: Prediction | None = None
     response_format: ResponseFormat | None = None
     atelico: RequestOptions | None = None
     cache_prompt: bool | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
     top_p: Probability | None = None
     top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
@@ -225,14 +221,23 @@ class ChatRequest(Struct, kw_only=True):
     presence_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(ge=0.01, le=10.0)] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    user: str | None = None
+
+
+class ChatRequest(GenerationFields, kw_only=True):
+    """One chat completion request, validated. See docs/requests.md for the meaning and default of each field."""
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    prediction: Prediction | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    n: Annotated[int, Meta(ge=1, le=128)] | None = None
     tools: Annotated[list[Tool], Meta(max_length=128)] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    user: str | None = None
     metadata: dict[str, Any] | None = None
 
     def stop_strings(self) -> list[str]:

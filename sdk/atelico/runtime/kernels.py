@@ -3,7 +3,8 @@ benchmarks/near_tie.py.
 
 Blocks of integers with one scale are multiplied alike whatever the number of rows. K- and I-quants go another way from
 8 rows on, and from 4 on where weights are repacked for speed. Floats are summed in another order from 2 rows on.
-Attention of a single row is split among threads from 257 cells on, unless values are quantised.
+Attention of a single row is split among threads from 257 cells on, and that of many goes another way from 64 rows on,
+both unless values are quantised.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Collection
 
 _SIMPLE = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"})
 _FLOATS = frozenset({"F32", "F16", "BF16", "F64"})
-# Nothing wider has been measured; prompts are read by other kernels from 64 rows on.
-MAX_EXACT_ROWS = 31
+MAX_EXACT_ROWS = 63
 _MAX_EXACT_ROWS_K = 7
 
 

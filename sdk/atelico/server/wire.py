@@ -5,48 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from atelico.errors import InvalidRequestError
-from atelico.protocol.base import Count, Int64, Penalty, Probability, Wire
-from atelico.protocol.request import ChatRequest, ResponseFormat, Speculative, StreamOptions
+from atelico.protocol.base import Count, Wire
+from atelico.protocol.request import ChatRequest, GenerationFields
 from atelico.protocol.response import AtelicoInfo, FinishReason, Usage
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default of this endpoint
 _MAX_PROMPTS = 128
-# Fields that mean the same in both kinds of request.
-_SHARED = (
-    *("model", "speculative", "response_format", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream"),
-    *("stream_options", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "n", "user"),
-)
 
 
-class CompletionRequest(Struct, kw_only=True):
+class CompletionRequest(GenerationFields, kw_only=True):
     """A legacy completion request: the prompt goes to the model as it is, without a chat template."""
 
-    model: Annotated[str, Meta(min_length=1)]
     prompt: str | Annotated[list[str], Meta(min_length=1, max_length=_MAX_PROMPTS)]
     max_tokens: Count | None = None
-    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
-    top_p: Probability | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Probability | None = None
-    seed: Int64 | None = None
-    stop: str | list[str] | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    frequency_penalty: Penalty | None = None
-    presence_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10.0)] | None = None
-    logit_bias: dict[str, Annotated[float, Meta(ge=-100.0, le=100.0)]] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    n: Annotated[int, Meta(ge=1, le=128)] | None = None
     best_of: Annotated[int, Meta(ge=1, le=128)] | None = None
     echo: bool | None = None
     suffix: str | None = None
-    user: str | None = None
-    speculative: Speculative | None = None
-    response_format: ResponseFormat | None = None
 
     def prompts(self) -> list[str]:
         """The prompts as a list."""
@@ -64,7 +42,7 @@ class CompletionRequest(Struct, kw_only=True):
             raise InvalidRequestError("best_of is supported only where it equals n.", param="best_of")
         if self.echo and self.logprobs is not None:
             raise InvalidRequestError("echo has no logprobs: the prompt's are not computed.", param="echo")
-        shared = {name: getattr(self, name) for name in _SHARED}
+        shared = {name: getattr(self, name) for name in GenerationFields.__struct_fields__}
         return ChatRequest(
             messages=[],
             max_tokens=self.max_tokens or DEFAULT_MAX_TOKENS,
