@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from atelico import Engine, EngineConfig
-from support.memory import holds_exactly_the_returned_tokens
+from support.memory import assert_same_run
 from support.observe import Run, run
 from support.prompts import request
 from support.scripted import Script, Scripted, always, failing, installed, replaying, right_then
@@ -128,25 +128,6 @@ def test_no_guess_changes_the_answer(
     assert proposer.n_calls > 0
     assert_same_run(plain, drafted)
     assert_same_run(plain, ask(kind))  # and the next request finds a clean engine
-
-
-def assert_same_run(plain: Run, other: Run) -> None:
-    """Text, tokens, ending, usage, log-probabilities and what is left in memory are the same."""
-    assert other.text == plain.text
-    assert other.output == plain.output
-    assert other.finish_reason == plain.finish_reason
-    for count in ("prompt_tokens", "completion_tokens", "total_tokens"):
-        assert getattr(other.answer.usage, count) == getattr(plain.answer.usage, count)
-    assert other.n_memory == plain.n_memory
-    assert other.memory == plain.memory
-    assert holds_exactly_the_returned_tokens(other)
-    ours, theirs = other.answer.choices[0].logprobs, plain.answer.choices[0].logprobs
-    assert (ours is None) == (theirs is None)
-    if ours is not None and theirs is not None:
-        assert [token.bytes for token in ours.content] == [token.bytes for token in theirs.content]
-        assert [token.logprob for token in ours.content] == pytest.approx(
-            [token.logprob for token in theirs.content], abs=0.02
-        )
 
 
 def test_right_guesses_are_accepted_and_counted(ask: Callable[..., Run]) -> None:
