@@ -59,7 +59,7 @@ def network(kind: str, pick: Pick) -> Drafter:
     if kind == "draft_model":
         model: Any = SimpleNamespace(vocabulary=SimpleNamespace(eog=frozenset()))
         context: Any = ToyContext(DRAFTER)
-        return ModelDrafter(DraftModel(model, context, expected_cost=1.0), 1, pick)
+        return ModelDrafter(DraftModel(model, context, expected_cost=0.25), 1, pick)
     head: Any = ToyHead(DRAFTER)
     return HeadDrafter(Head(head, 1, frozenset()), 1, pick)
 
