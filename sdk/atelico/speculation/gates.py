@@ -121,7 +121,7 @@ GATES: tuple[Gate, ...] = (
         "recurrent memory of this architecture on the CPU cannot roll back a rejected draft",
     ),
     # Attention goes back to decide a near tie alone. Routers of experts are floats, and a router that rounds otherwise
-    # may choose another expert: of 12 texts of a tiny qwen35moe one differed, of its dense kind none.
+    # may choose another expert: in tests a tiny qwen35moe wrote other texts, its dense kind never.
     Gate(
         "recurrent-cpu-floats",
         lambda t: t.recurrent and t.device == "cpu" and not t.exact,
