@@ -57,9 +57,22 @@ def test_an_empty_prompt_begins_a_text(client: openai.OpenAI) -> None:
     assert answer.choices[0].text
 
 
+def test_the_options_of_chats_hold_for_texts(client: openai.OpenAI) -> None:
+    def n_cached(**extra: object) -> int:
+        answer = client.completions.create(**LEGACY, prompt=f"{PROMPTS[0]} " * 8, extra_body=extra)
+        found: int = (answer.model_extra or {})["atelico"]["cached_tokens"]
+        return found
+
+    n_cached()
+    assert n_cached() > 0
+    assert n_cached(cache_prompt=False) == 0
+    assert n_cached(atelico={"reproducible": "on"}) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "param"),
     [
+        ({"extra_body": {"atelico": {"priority": "urgent"}}}, "atelico.priority"),
         ({"suffix": "end"}, "suffix"),
         ({"best_of": 3}, "best_of"),
         ({"prompt": []}, "prompt"),

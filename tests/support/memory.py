@@ -17,8 +17,11 @@ def holds_exactly_the_returned_tokens(run: Run) -> bool:
     return run.memory == returned[: run.n_memory] and (ended_in_a_token or run.n_memory == len(returned) - 1)
 
 
-def assert_same_run(plain: Run, other: Run) -> None:
-    """Text, tokens, ending, usage, log-probabilities and what is left in memory are the same."""
+def assert_same_run(plain: Run, other: Run, *, kept: bool = True) -> None:
+    """Text, tokens, ending, usage, log-probabilities and what is left in memory are the same.
+
+    `kept`: whether the model's memory outlives a request, which a recurrent one does not.
+    """
     assert other.text == plain.text
     assert other.output == plain.output
     assert other.finish_reason == plain.finish_reason
@@ -26,8 +29,7 @@ def assert_same_run(plain: Run, other: Run) -> None:
         assert getattr(other.answer.usage, count) == getattr(plain.answer.usage, count)
     assert other.n_memory == plain.n_memory
     assert other.memory == plain.memory
-    if plain.n_memory:  # a recurrent state is not kept
-        assert holds_exactly_the_returned_tokens(other)
+    assert holds_exactly_the_returned_tokens(other) if kept else other.n_memory == 0
     ours, theirs = other.answer.choices[0].logprobs, plain.answer.choices[0].logprobs
     assert (ours is None) == (theirs is None)
     if ours is not None and theirs is not None:
