@@ -8,20 +8,14 @@ only where a replay of both runs proves it (tests/support/near_tie.py). Run with
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "500")
-from rich.console import Console
-from rich.table import Table
 from tests.support.grid import JSON_MODES, LENGTHS, MODELS, N_JSON_TOKENS, N_TOKENS, PROPOSERS, SCHEMAS, TEXT_MODES
 from tests.support.grid import response_format as form_of
 from tests.support.near_tie import NotANearTie, explained
@@ -30,8 +24,10 @@ from tests.support.observe import run as answer
 from tests.support.prompts import PROMPTS, request, speculative
 
 from atelico import Engine, EngineConfig
+from benchmarks import report
+from benchmarks.settings import Settings
 
-RESULT = Path("build/bench/exact_grid.json")
+N_CTX = 1024
 
 
 @dataclass
@@ -82,7 +78,7 @@ def questions(n_prompts: int) -> Iterator[Question]:
 def run(n_prompts: int = len(PROMPTS), models: tuple[str, ...] = MODELS) -> list[Cell]:
     """The whole grid, one cell per model, proposer and mode."""
     cells: dict[tuple[str, str, str], Cell] = {}
-    with Engine(EngineConfig(n_ctx=1024, n_threads=1, n_lanes=1, n_kept=0)) as engine:
+    with Engine(EngineConfig(n_ctx=N_CTX, n_threads=1, n_lanes=1, n_kept=0)) as engine:
         for model in models:
             for question in questions(n_prompts):
                 body = request(model, question.prompt, **question.fields)
@@ -113,22 +109,20 @@ def _compare(engine: Engine, cell: Cell, plain: Run, drafted: Run) -> None:
 
 def print_table(cells: list[Cell]) -> None:
     """One line per cell."""
-    table = Table(title="Texts with speculation compared with plain decoding")
-    for column in ("model", "proposer", "mode"):
-        table.add_column(column)
-    for column in ("pairs", "tokens", "accepted", "differences", "near ties proven", "largest gap (logits)"):
-        table.add_column(column, justify="right")
-    for cell in cells:
-        rate = f"{cell.accepted / cell.proposed:.0%}" if cell.proposed else "-"
-        table.add_row(
-            *(cell.model, cell.proposer, cell.mode, str(cell.pairs), str(cell.tokens), rate),
+    columns = ("model", "proposer", "mode", "pairs", "tokens", "accepted", "differences", "near ties proven")
+    rows = (
+        (
+            *(cell.model, cell.proposer, cell.mode, str(cell.pairs), str(cell.tokens)),
+            f"{cell.accepted / cell.proposed:.0%}" if cell.proposed else "-",
             *(str(cell.differences), str(cell.near_ties), f"{cell.largest_gap:.3f}" if cell.near_ties else "-"),
         )
-    Console(width=160).print(table)
+        for cell in cells
+    )
+    report.table("Texts with speculation compared with plain decoding", (*columns, "largest gap (logits)"), rows)
 
 
-def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
-    """Run, print the table and write RESULT. Exits with 1 where a difference is no near tie."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run, print the table and write a JSON file. Exits with 1 where a difference is no near tie."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exact_grid", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two prompts per model instead of all")
     parser.add_argument("--model", action="append", choices=MODELS, help="only this model; repeatable")
@@ -139,18 +133,10 @@ def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
     unexplained = [problem for cell in cells for problem in cell.unexplained]
     for problem in unexplained:
         print("not a near tie:", problem)
-    rows = [asdict(cell) for cell in cells]
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    facts = {
-        "machine": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        "llama-cpp-python": version("llama-cpp-python"),
-        "minutes": round((time.perf_counter() - started) / 60, 1),
-    }
-    RESULT.write_text(json.dumps({**facts, "cells": rows}, indent=1))
+    settings = Settings(quick=options.quick, n_threads=1, max_tokens=N_TOKENS, n_ctx=N_CTX)
+    report.save("exact_grid", settings, [asdict(cell) for cell in cells], [], time.perf_counter() - started)
     if unexplained:
         raise SystemExit(1)
-    return rows
 
 
 if __name__ == "__main__":

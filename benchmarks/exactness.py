@@ -42,7 +42,6 @@ N_TOKENS = 10_000
 _PER_TEXT = 128
 _MAX_LOGPROB_DIFFERENCE = 1e-3
 _TIMEOUT_S = 1800
-_FILE = "exactness"
 _COLUMNS = (
     *("model", "proposer", "k", "mode", "tokens", "texts", "proposed", "accepted", "decoded again", "that differ"),
     *("log-probabilities differ by", "s"),
@@ -159,38 +158,34 @@ def markdown() -> str | None:
     results = [result for name in NAMES if (result := report.load(_file(name))) is not None]
     if not results:
         return None
-    lines = [
-        f"On {results[0]['machine']['processor']}, llama-cpp-python "
-        f"{results[0]['machine']['versions']['llama-cpp-python']}.",
-        "",
-        f"| {' | '.join(_COLUMNS[:-1])} |",
-        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    lines += [f"| {' | '.join(_shown(row)[:-1])} |" for result in results for row in result["rows"]]
-    return "\n".join(lines) + "\n"
+    machine = results[0]["machine"]
+    return report.markdown(
+        f"On {machine['processor']}, llama-cpp-python {machine['versions']['llama-cpp-python']}.",
+        _COLUMNS[:-1],
+        [_shown(row)[:-1] for result in results for row in result["rows"]],
+    )
 
 
 def _file(name: str) -> str:
-    return f"{_FILE}-{name.replace(' ', '-')}"
+    return f"exactness-{name.replace(' ', '-')}"
 
 
-def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
-    """Run, print the tables, write one JSON file per model, return all rows. Exits with 1 where something differs."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run, print the tables, write one JSON file per model. Exits with 1 where something differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exactness", description=__doc__)
     parser.add_argument("--tokens", type=int, default=N_TOKENS, help="plain tokens per model, proposer and mode")
     parser.add_argument("--model", action="append", choices=NAMES, help="only this model; repeatable")
     options = parser.parse_args([] if arguments is None else arguments)
-    found: list[Cell] = []
+    all_exact = True
     for name in options.model or NAMES:
         started = time.perf_counter()
         cells = measure(name, options.tokens)
         show(cells)
         settings = Settings(n_threads=1, max_tokens=_PER_TEXT, n_ctx=1024)
         report.save(_file(name), settings, [asdict(c) for c in cells], [], time.perf_counter() - started)
-        found += cells
-    if not all(cell.exact for cell in found):
+        all_exact &= all(cell.exact for cell in cells)
+    if not all_exact:
         raise SystemExit(1)
-    return [asdict(cell) for cell in found]
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ MAIN = (Q4_K_M, GEMMA)
 # No small model with a NextN head exists: random weights that recite some words, with recurrent and attention layers.
 HEAD = "tiny qwen35 Q8_0 with a NextN head"
 
+_PACKAGED = {Q4_1: "SmolLM2-135M-Instruct", GEMMA: "gemma-3-270m"}
 _REQUANTISED = {Q4_0: llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0, Q4_K_M: llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M}
 
 
@@ -31,29 +32,25 @@ def model_file(name: str) -> str:
     Raises:
         ModelNotFoundError: the pip package with the model is not installed.
     """
-    with Engine(EngineConfig()) as engine:
-        if name == GEMMA:
-            return str(engine.resolve("gemma-3-270m").path)
-        source = engine.resolve("SmolLM2-135M-Instruct").path
-    if name == Q4_1:
-        return str(source)
+    if name in _PACKAGED:
+        with Engine(EngineConfig()) as engine:
+            return str(engine.resolve(_PACKAGED[name]).path)
     target = FOLDER / f"{name.replace(' ', '-')}.gguf"
-    if target.exists():
-        return str(target)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    if name == HEAD:
-        write_tiny("qwen35", target, noise=0.5, seed=2, head="aligned", quantised=True)
-    else:
-        _requantise(source, target, _REQUANTISED[name])
+    if not target.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_suffix(f".{os.getpid()}")
+        if name == HEAD:
+            write_tiny("qwen35", unfinished, noise=0.5, seed=2, head="aligned", quantised=True)
+        else:
+            _requantise(model_file(Q4_1), unfinished, _REQUANTISED[name])
+        unfinished.replace(target)
     return str(target)
 
 
-def _requantise(source: Path, target: Path, kind: int) -> None:
+def _requantise(source: str, target: Path, kind: int) -> None:
     parameters = llama_cpp.llama_model_quantize_default_params()
     parameters.ftype = kind
     parameters.allow_requantize = True
     parameters.nthread = 1
-    unfinished = target.with_suffix(f".{os.getpid()}")
-    if llama_cpp.llama_model_quantize(str(source).encode(), str(unfinished).encode(), parameters) != 0:
+    if llama_cpp.llama_model_quantize(source.encode(), str(target).encode(), parameters) != 0:
         raise RuntimeError(f"{source} could not be requantised")
-    unfinished.replace(target)

@@ -104,18 +104,20 @@ def markdown() -> str | None:
     by_key = {(row["workload"], row["proposer"], row["model"]): row for row in result["rows"]}
     names = list(dict.fromkeys(row["model"] for row in result["rows"]))
     machine, settings = result["machine"], result["settings"]
-    lines = [
+    introduction = (
         f"`python -m benchmarks proposers` on {machine['processor']}, {settings['n_threads']} thread(s), greedy, "
         f'k = {_K}; in each cell {" / ".join(names)}. "All drafts" is without the governor, "governed" with it. '
-        "The draft model is the model itself, so the governor never asks it.",
-        "",
-        "| workload | proposer | accepted | tokens per pass | speed-up, all drafts | speed-up, governed |",
-        "|---|---|---|---|---|---|",
+        "The draft model is the model itself, so the governor never asks it."
+    )
+    rows = [
+        (
+            workload,
+            f"`{proposer}`",
+            *(
+                " / ".join(number(by_key.get((workload, proposer, name), {}).get(column)) for name in names)
+                for column in _COLUMNS
+            ),
+        )
+        for workload, proposer in dict.fromkeys((row["workload"], row["proposer"]) for row in result["rows"])
     ]
-    for workload, proposer in dict.fromkeys((row["workload"], row["proposer"]) for row in result["rows"]):
-        cells = [
-            " / ".join(number(by_key.get((workload, proposer, name), {}).get(column)) for name in names)
-            for column in _COLUMNS
-        ]
-        lines.append(f"| {workload} | `{proposer}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return report.markdown(introduction, ("workload", "proposer", *_COLUMNS), rows)

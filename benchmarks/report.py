@@ -90,6 +90,12 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     console.print(grid)
 
 
+def markdown(introduction: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A paragraph and a table for a document."""
+    table_rows = (columns, ["---"] * len(columns), *rows)
+    return "\n".join([introduction, "", *(f"| {' | '.join(cells)} |" for cells in table_rows), ""])
+
+
 def show_targets(targets: Sequence[Target]) -> None:
     """Print what had to be shown, and whether it was."""
     if targets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from benchmarks import report
 from benchmarks.report import load, number
 
 ORDER = ("speed", "json", "lanes", "prefix", "busy", "frames", "context", "memory", "proposers")
@@ -35,20 +36,18 @@ def markdown(wanted: Collection[str] = ()) -> str | None:
         return None
     machine, settings = found[0]["machine"], found[0]["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
-    lines = [
+    introduction = (
         f"{machine['processor']}, {machine['cores']} cores, {settings['n_threads']} thread(s); {versions}."
-        + (" A quick run: its numbers mean little." if any(result["settings"]["quick"] for result in found) else ""),
-        "",
-        "| what | wanted | measured | |",
-        "|---|---|---|---|",
-    ]
-    for result in found:
-        for target in result["targets"]:
-            if wanted and target["what"] not in wanted:
-                continue
-            sign = "≥" if target["at_least"] else "≤"
-            verdict = {True: "met", False: "not met", None: "not measured"}[target["met"]]
-            lines.append(
-                f"| {target['what']} | {sign} {target['wanted']:g} | {number(target['measured'])} | {verdict} |"
-            )
-    return "\n".join(lines) + "\n"
+        + (" A quick run: its numbers mean little." if any(result["settings"]["quick"] for result in found) else "")
+    )
+    targets = [target for result in found for target in result["targets"] if not wanted or target["what"] in wanted]
+    rows = (
+        (
+            target["what"],
+            f"{'≥' if target['at_least'] else '≤'} {target['wanted']:g}",
+            number(target["measured"]),
+            {True: "met", False: "not met", None: "not measured"}[target["met"]],
+        )
+        for target in targets
+    )
+    return report.markdown(introduction, ("what", "wanted", "measured", ""), rows)
