@@ -89,7 +89,7 @@ def _validation_error(kind: type[Any], text: str) -> InvalidRequestError:
     if missing:
         param = f"{param}.{missing[1]}" if param else missing[1]
         return InvalidRequestError(f"{param} is missing.", param=param, code="missing_field")
-    allowed = allowed_values(kind, param) if param and re.match(r"Invalid (enum )?value", what) else []
+    allowed = allowed_values(kind, param) if param else []
     hint = f"Use one of: {', '.join(allowed)}." if allowed else ""
     return InvalidRequestError(f"{param or 'The request'}: {what}.", param=param, hint=hint)
 
