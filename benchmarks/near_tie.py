@@ -24,7 +24,7 @@ from atelico.models.gguf import read_gguf
 from atelico.runtime import kernels
 from atelico.runtime.context import Context, ContextOptions, Row
 from atelico.runtime.model import Model, ModelOptions
-from benchmarks import models
+from benchmarks import models, report
 from benchmarks.report import number, table
 from benchmarks.world import world_text
 
@@ -168,6 +168,30 @@ def _show_noise(rows: Sequence[Noise]) -> None:
             )
             for r in rows
         ),
+    )
+
+
+def markdown() -> str | None:
+    """The last run as one table: the differences by width, the larger one of the two memories. None without one."""
+    result = report.load("near_tie")
+    if result is None:
+        return None
+    lines: dict[tuple[str, str, int], list[report.Row]] = {}
+    for row in result["rows"]:
+        lines.setdefault((row["model"], row["setup"], row["n_threads"]), []).append(row)
+    machine = result["machine"]
+    return report.markdown(
+        f"On {machine['processor']}, llama-cpp-python {machine['versions']['llama-cpp-python']}; columns 2 to "
+        f"{WIDTHS[-1]}: rows of the batch.",
+        ("model", "set-up", "threads", *(str(width) for width in WIDTHS), "best two move apart by"),
+        [
+            (
+                *(model, setup, str(n_threads)),
+                *(number(max((r["row"] for r in rows if r["width"] == width), default=None), 3) for width in WIDTHS),
+                number(max(r["gap"] for r in rows), 2),
+            )
+            for (model, setup, n_threads), rows in lines.items()
+        ],
     )
 
 
