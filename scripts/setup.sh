@@ -15,7 +15,7 @@ python=${PYTHON:-python3}
 for compiler in cc c++; do
   command -v "$compiler" >/dev/null || missing+=("a C and C++ compiler, '$compiler' (Debian: apt-get install build-essential)")
 done
-command -v cargo >/dev/null || missing+=("cargo, Rust 1.85 or newer (https://rustup.rs)")
+command -v cargo >/dev/null || missing+=("cargo, Rust 1.89 or newer (https://rustup.rs)")
 if ((${#missing[@]})); then
   printf 'setup: cannot start, this is missing:\n' >&2
   printf '  - %s\n' "${missing[@]}" >&2
@@ -69,7 +69,7 @@ if ! done_already models "$step"; then
 fi
 
 # --- the package itself, editable: Python is read in place, the Rust module is compiled ----------------------------
-step=$(inputs pyproject.toml Cargo.toml Cargo.lock ffi/native/Cargo.toml $(find ffi/native/src -name '*.rs' | sort))
+step=$(inputs pyproject.toml Cargo.toml Cargo.lock ffi/{kernels,native}/Cargo.toml $(find ffi/{kernels,native}/src -name '*.rs' | sort))
 if ! done_already package "$step"; then
   say "compiling the Rust kernels and installing atelico"
   "${pip[@]}" install --no-deps --no-build-isolation -e . >>"$log" 2>&1 \

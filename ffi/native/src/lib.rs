@@ -5,6 +5,7 @@
 mod abort;
 mod draw;
 mod history;
+mod kernels;
 mod logprobs;
 mod noise;
 mod options;
@@ -22,5 +23,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<abort::AbortFlag>()?;
     module.add_class::<python::PySampler>()?;
     module.add_class::<python::PySampled>()?;
+    module.add_function(wrap_pyfunction!(kernels::install_kernels, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::kernel_tiers, module)?)?;
     module.add_function(wrap_pyfunction!(python::gumbel, module)?)
 }

@@ -254,7 +254,7 @@ fn checked_buffer(
     if buffer.item_count() != len {
         return Err(wanted(format!("{}", buffer.item_count())));
     }
-    if !buffer.is_c_contiguous() || buffer.buf_ptr() as usize % buffer.item_size() != 0 {
+    if !buffer.is_c_contiguous() || !(buffer.buf_ptr() as usize).is_multiple_of(buffer.item_size()) {
         return Err(wanted("one with gaps or unaligned".into()));
     }
     Ok(buffer)
