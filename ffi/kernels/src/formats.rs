@@ -38,6 +38,9 @@ pub trait Format: 'static {
     /// Bytes of ggml's block of one row.
     const SOURCE: usize;
 
+    /// Whether blocks are read from several places at once, which processors do not foresee by themselves.
+    const FETCHES: bool = false;
+
     /// Scale and minimum of the whole block, where it has any.
     unsafe fn head<S: Simd>(block: *const u8, part: usize) -> (S::F, S::F);
     /// Four steps of quants.

@@ -10,7 +10,7 @@
 
 use crate::activations::Layout;
 use crate::formats::{Format, GROUP};
-use crate::simd::Simd;
+use crate::simd::{Simd, prefetch};
 
 /// Rows of one matrix that some rows of activations meet.
 #[derive(Clone, Copy)]
@@ -34,6 +34,9 @@ pub struct Panel {
     pub outputs: [*mut f32; 8],
 }
 
+/// How far ahead memory is asked for weights that one panel meets, in bytes: what it takes some hundred cycles to use.
+const AHEAD: usize = 6 << 10;
+
 /// Computes groups `first..last` of `product`: the part of one thread.
 ///
 /// # Safety
@@ -45,16 +48,26 @@ pub unsafe fn quantized<S: Simd, F: Format>(product: &Product, first: usize, las
     for group in first..last {
         let weights = product.weights.add(group * n_blocks * F::BYTES);
         let n_outputs = (product.n_outputs - group * GROUP).min(GROUP);
-        for panel in product.panels {
+        for (i, panel) in product.panels.iter().enumerate() {
+            let ahead = match product.panels.len() {
+                1 if panel.n_rows > 4 || F::FETCHES => AHEAD,
+                1 => 0,
+                // The first panel finds in the cache what the last one of the group before has fetched.
+                n if i + 1 == n => n_blocks * F::BYTES,
+                _ => 0,
+            };
+            let tile = Tile { weights, n_blocks, panel, group, n_outputs, ahead };
             match panel.n_rows {
-                1 => tile::<S, F, 1>(weights, n_blocks, panel, group, n_outputs),
-                2 => tile::<S, F, 2>(weights, n_blocks, panel, group, n_outputs),
-                3 => tile::<S, F, 3>(weights, n_blocks, panel, group, n_outputs),
-                4 => tile::<S, F, 4>(weights, n_blocks, panel, group, n_outputs),
-                5 if S::TILE > 4 => tile::<S, F, 5>(weights, n_blocks, panel, group, n_outputs),
-                6 if S::TILE > 4 => tile::<S, F, 6>(weights, n_blocks, panel, group, n_outputs),
-                7 if S::TILE > 4 => tile::<S, F, 7>(weights, n_blocks, panel, group, n_outputs),
-                8 if S::TILE > 4 => tile::<S, F, 8>(weights, n_blocks, panel, group, n_outputs),
+                1 if S::W < GROUP => tile.multiply::<S, F, 1, 2>(),
+                2 if S::W < GROUP => tile.multiply::<S, F, 2, 2>(),
+                1 => tile.multiply::<S, F, 1, 1>(),
+                2 => tile.multiply::<S, F, 2, 1>(),
+                3 => tile.multiply::<S, F, 3, 1>(),
+                4 => tile.multiply::<S, F, 4, 1>(),
+                5 if S::TILE > 4 => tile.multiply::<S, F, 5, 1>(),
+                6 if S::TILE > 4 => tile.multiply::<S, F, 6, 1>(),
+                7 if S::TILE > 4 => tile.multiply::<S, F, 7, 1>(),
+                8 if S::TILE > 4 => tile.multiply::<S, F, 8, 1>(),
                 _ => {}
             }
         }
@@ -73,61 +86,70 @@ unsafe fn store<S: Simd>(sum: S::F, output: *mut f32, part: usize, n_outputs: us
     }
 }
 
-/// `R` rows of activations times one group of weights.
-#[inline(always)]
-unsafe fn tile<S: Simd, F: Format, const R: usize>(
+/// One panel times one group of weights.
+struct Tile<'a> {
     weights: *const u8,
     n_blocks: usize,
-    panel: &Panel,
+    panel: &'a Panel,
     group: usize,
     n_outputs: usize,
-) {
-    let layout = Layout::of::<F>();
-    let stride = layout.row_bytes() * R;
-    for part in 0..GROUP / S::W {
-        let mut sums = [S::splat(0.0); R];
-        let (mut w, mut x) = (weights, panel.activations);
-        for _ in 0..n_blocks {
-            let head = F::head::<S>(w, part);
+    /// How far ahead weights are fetched; 0 for not at all.
+    ahead: usize,
+}
+
+impl Tile<'_> {
+    /// `R` rows of activations at a time, and `P` registers of weights.
+    #[inline(always)]
+    unsafe fn multiply<S: Simd, F: Format, const R: usize, const P: usize>(&self) {
+        let mut part = 0;
+        while part < GROUP / S::W {
+            self.multiply_parts::<S, F, R, P>(part);
+            part += P;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_parts<S: Simd, F: Format, const R: usize, const P: usize>(&self, first_part: usize) {
+        let layout = Layout::of::<F>();
+        let stride = layout.row_bytes() * R;
+        let mut sums = [[S::splat(0.0); R]; P];
+        let (mut w, mut x) = (self.weights, self.panel.activations);
+        for _ in 0..self.n_blocks {
+            let mut heads = [(S::splat(0.0), S::splat(0.0)); P];
+            for (p, head) in heads.iter_mut().enumerate() {
+                *head = F::head::<S>(w, first_part + p);
+            }
             for sub in 0..F::VALUES / 32 {
+                if self.ahead > 0 {
+                    fetch::<S, F, P>(w.wrapping_add(self.ahead), sub, first_part);
+                }
                 let scales = x.add(32 * R).cast::<f32>();
                 let offsets = x.add(36 * R).cast::<i32>();
                 let mins = x.add(36 * R + 4 * R * layout.n_sums).cast::<f32>();
-                if F::SUB == 32 {
-                    let mut dots = [S::splat_i(0); R];
-                    for (r, dot) in dots.iter_mut().enumerate() {
-                        *dot = start::<S, F>(offsets.add(r));
-                    }
-                    for half in 0..2 {
-                        let quants = F::quants::<S>(w, sub, half, part);
-                        for (r, dot) in dots.iter_mut().enumerate() {
-                            *dot = dot_of::<S, F>(*dot, quants, x.add(32 * r + 16 * half).cast());
+                // All 32 columns share a scale, or each half has its own.
+                let n_sums = 32 / F::SUB;
+                for s in 0..n_sums {
+                    let mut dots = [[S::splat_i(0); R]; P];
+                    for of_part in &mut dots {
+                        for (r, dot) in of_part.iter_mut().enumerate() {
+                            *dot = start::<S, F>(offsets.add(s * R + r));
                         }
                     }
-                    let scale = F::scale::<S>(head, w, sub, 0, part);
-                    let min = F::min::<S>(head, w, sub, 0, part);
-                    for (r, sum) in sums.iter_mut().enumerate() {
-                        let dot = S::to_float(finish::<S, F>(dots[r], offsets.add(r)));
-                        let both = S::mul(scale, S::splat(scales.add(r).read_unaligned()));
-                        *sum = S::fma(dot, both, *sum);
-                        if F::MINS {
-                            *sum = S::fma(min, S::splat(mins.add(r).read_unaligned()), *sum);
+                    for half in s..(s + 1).max(3 - n_sums) {
+                        for (p, of_part) in dots.iter_mut().enumerate() {
+                            let quants = F::quants::<S>(w, sub, half, first_part + p);
+                            dot_of::<S, F, R>(of_part, quants, x.add(16 * half).cast());
                         }
                     }
-                } else {
-                    for half in 0..2 {
-                        let quants = F::quants::<S>(w, sub, half, part);
-                        let scale = F::scale::<S>(head, w, sub, half, part);
-                        let min = F::min::<S>(head, w, sub, half, part);
-                        for (r, sum) in sums.iter_mut().enumerate() {
-                            let offset = offsets.add(half * R + r);
-                            let dot = start::<S, F>(offset);
-                            let dot = dot_of::<S, F>(dot, quants, x.add(32 * r + 16 * half).cast());
-                            let dot = S::to_float(finish::<S, F>(dot, offset));
+                    for p in 0..P {
+                        let scale = F::scale::<S>(heads[p], w, sub, s, first_part + p);
+                        let min = F::min::<S>(heads[p], w, sub, s, first_part + p);
+                        for (r, sum) in sums[p].iter_mut().enumerate() {
+                            let dot = S::to_float(finish::<S, F>(dots[p][r], offsets.add(s * R + r)));
                             let both = S::mul(scale, S::splat(scales.add(r).read_unaligned()));
                             *sum = S::fma(dot, both, *sum);
                             if F::MINS {
-                                *sum = S::fma(min, S::splat(mins.add(half * R + r).read_unaligned()), *sum);
+                                *sum = S::fma(min, S::splat(mins.add(s * R + r).read_unaligned()), *sum);
                             }
                         }
                     }
@@ -136,8 +158,22 @@ unsafe fn tile<S: Simd, F: Format, const R: usize>(
             }
             w = w.add(F::BYTES);
         }
-        for (r, sum) in sums.into_iter().enumerate() {
-            store::<S>(sum, panel.outputs[r].add(group * GROUP), part, n_outputs);
+        for (p, of_part) in sums.into_iter().enumerate() {
+            for (r, sum) in of_part.into_iter().enumerate() {
+                store::<S>(sum, self.panel.outputs[r].add(self.group * GROUP), first_part + p, self.n_outputs);
+            }
+        }
+    }
+}
+
+/// Fetches these parts' share of the lines that block of 32 number `sub` lies in.
+#[inline(always)]
+fn fetch<S: Simd, F: Format, const P: usize>(block: *const u8, sub: usize, first_part: usize) {
+    let n_subs = F::VALUES / 32;
+    let lines = F::BYTES.div_ceil(64);
+    for line in lines * sub / n_subs..lines * (sub + 1) / n_subs {
+        if line % (GROUP / S::W / P) == first_part / P {
+            prefetch(block.wrapping_add(64 * line));
         }
     }
 }
@@ -154,12 +190,12 @@ unsafe fn start<S: Simd, F: Format>(init: *const i32) -> S::I {
 }
 
 #[inline(always)]
-unsafe fn dot_of<S: Simd, F: Format>(sum: S::I, w: [S::I; 4], x: *const i8) -> S::I {
+unsafe fn dot_of<S: Simd, F: Format, const R: usize>(sums: &mut [S::I; R], w: [S::I; 4], x: *const i8) {
     match F::MAX {
-        15 => S::dot::<15>(sum, w, x),
-        31 => S::dot::<31>(sum, w, x),
-        63 => S::dot::<63>(sum, w, x),
-        _ => S::dot::<255>(sum, w, x),
+        15 => S::dot::<15, R>(sums, w, x),
+        31 => S::dot::<31, R>(sums, w, x),
+        63 => S::dot::<63, R>(sums, w, x),
+        _ => S::dot::<255, R>(sums, w, x),
     }
 }
 

@@ -77,9 +77,9 @@ pub trait Simd: Copy + 'static {
 
     /// A sum of products to begin with; see `dot`.
     unsafe fn dot_start<const MAX: u32>(init: *const i32) -> Self::I;
-    /// Adds four steps of 4 products to each lane: `w[step]` holds 4 unsigned bytes of at most `MAX` per lane, `x` is the
-    /// 16 signed bytes, from -127 to 127, that all lanes share.
-    unsafe fn dot<const MAX: u32>(sum: Self::I, w: [Self::I; 4], x: *const i8) -> Self::I;
+    /// Adds four steps of 4 products to each lane of `R` sums: `w[step]` holds 4 unsigned bytes of at most `MAX` per lane;
+    /// sum `r` meets the 16 signed bytes, from -127 to 127, at `x + 32 * r`, which all its lanes share.
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [Self::I; R], w: [Self::I; 4], x: *const i8);
     /// The exact sum of all products plus `init`. With a `MAX` of 255 the bytes of weights stand for themselves minus
     /// 128, `init` is -128 times the sum of `x`, and a processor that can multiply signed bytes may ignore it.
     unsafe fn dot_finish<const MAX: u32>(sum: Self::I, init: *const i32) -> Self::I;

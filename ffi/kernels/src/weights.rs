@@ -145,7 +145,7 @@ impl Shape {
     ///
     /// As `pack`.
     pub unsafe fn pack_all(self, source: *const u8, packed: *mut u8) {
-        const WORTH_A_THREAD: usize = 1 << 20;
+        const WORTH_A_THREAD: usize = 1 << 18;
         let n_threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let n_threads = n_threads.min(self.packed_bytes() / WORTH_A_THREAD).max(1);
         let per_thread = self.n_groups().div_ceil(n_threads);

@@ -36,6 +36,7 @@ macro_rules! min_formats {
             const MINS: bool = true;
             const BYTES: usize = QUANTS + (32 + 8 * $plane as usize) * STEP;
             const SOURCE: usize = $source;
+            const FETCHES: bool = $plane;
 
             #[inline(always)]
             unsafe fn head<S: Simd>(block: *const u8, part: usize) -> (S::F, S::F) {
@@ -107,6 +108,7 @@ impl Format for Q6K {
     const MINS: bool = false;
     const BYTES: usize = Q6_HIGH + 16 * STEP;
     const SOURCE: usize = 210;
+    const FETCHES: bool = true;
 
     #[inline(always)]
     unsafe fn head<S: Simd>(block: *const u8, part: usize) -> (S::F, S::F) {
@@ -177,6 +179,7 @@ impl Format for Q3K {
     const MINS: bool = false;
     const BYTES: usize = Q3_HIGH + 8 * STEP;
     const SOURCE: usize = 110;
+    const FETCHES: bool = true;
 
     #[inline(always)]
     unsafe fn head<S: Simd>(block: *const u8, part: usize) -> (S::F, S::F) {

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 /// How four products of bytes are added up in a lane.
 pub trait Dot: Copy + 'static {
     unsafe fn start<const MAX: u32>(init: *const i32) -> __m256i;
-    unsafe fn dot<const MAX: u32>(sum: __m256i, w: [__m256i; 4], x: *const i8) -> __m256i;
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m256i; R], w: [__m256i; 4], x: *const i8);
     unsafe fn finish<const MAX: u32>(sum: __m256i, init: *const i32) -> __m256i;
 }
 
@@ -29,8 +29,8 @@ pub struct Vnni;
 pub struct VnniEvex;
 
 #[inline(always)]
-unsafe fn step(x: *const i8, i: usize) -> __m256i {
-    _mm256_set1_epi32(x.cast::<i32>().add(i).read_unaligned())
+unsafe fn step(x: *const i8, r: usize, i: usize) -> __m256i {
+    _mm256_set1_epi32(x.add(32 * r + 4 * i).cast::<i32>().read_unaligned())
 }
 
 impl Dot for Pairs {
@@ -39,30 +39,33 @@ impl Dot for Pairs {
         _mm256_setzero_si256()
     }
     #[inline(always)]
-    unsafe fn dot<const MAX: u32>(sum: __m256i, w: [__m256i; 4], x: *const i8) -> __m256i {
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m256i; R], w: [__m256i; 4], x: *const i8) {
         let ones = _mm256_set1_epi16(1);
-        if MAX <= 15 {
-            // 16 bits hold the pairs of a whole block of 32: 16 * 15 * 127 < 32767.
-            let a = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], step(x, 0)), _mm256_maddubs_epi16(w[1], step(x, 1)));
-            let b = _mm256_add_epi16(_mm256_maddubs_epi16(w[2], step(x, 2)), _mm256_maddubs_epi16(w[3], step(x, 3)));
-            _mm256_add_epi16(sum, _mm256_add_epi16(a, b))
-        } else if MAX <= 31 {
-            let a = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], step(x, 0)), _mm256_maddubs_epi16(w[1], step(x, 1)));
-            let b = _mm256_add_epi16(_mm256_maddubs_epi16(w[2], step(x, 2)), _mm256_maddubs_epi16(w[3], step(x, 3)));
-            _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(a, b), ones))
-        } else if MAX <= 63 {
-            let a = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], step(x, 0)), _mm256_maddubs_epi16(w[1], step(x, 1)));
-            let b = _mm256_add_epi16(_mm256_maddubs_epi16(w[2], step(x, 2)), _mm256_maddubs_epi16(w[3], step(x, 3)));
-            let sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, ones));
-            _mm256_add_epi32(sum, _mm256_madd_epi16(b, ones))
-        } else {
-            let mut sum = sum;
+        if MAX > 63 {
+            // Step after step, so that few registers hold what is made of weights.
             for (i, bytes) in w.into_iter().enumerate() {
                 let signed = _mm256_xor_si256(bytes, _mm256_set1_epi8(-128));
-                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(step(x, i), signed));
-                sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+                let size = _mm256_abs_epi8(signed);
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(step(x, r, i), signed));
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                }
             }
-            sum
+            return;
+        }
+        for (r, sum) in sums.iter_mut().enumerate() {
+            let pairs = |i: usize| _mm256_maddubs_epi16(w[i], step(x, r, i));
+            let a = _mm256_add_epi16(pairs(0), pairs(1));
+            let b = _mm256_add_epi16(pairs(2), pairs(3));
+            if MAX <= 15 {
+                // 16 bits hold the pairs of a whole block of 32: 16 * 15 * 127 < 32767.
+                *sum = _mm256_add_epi16(*sum, _mm256_add_epi16(a, b));
+            } else if MAX <= 31 {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(_mm256_add_epi16(a, b), ones));
+            } else {
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(a, ones));
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(b, ones));
+            }
         }
     }
     #[inline(always)]
@@ -87,11 +90,12 @@ macro_rules! vnni {
                 _mm256_set1_epi32(init.read_unaligned())
             }
             #[inline(always)]
-            unsafe fn dot<const MAX: u32>(mut sum: __m256i, w: [__m256i; 4], x: *const i8) -> __m256i {
-                for (i, bytes) in w.into_iter().enumerate() {
-                    sum = $dot(sum, bytes, step(x, i));
+            unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m256i; R], w: [__m256i; 4], x: *const i8) {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    for (i, bytes) in w.into_iter().enumerate() {
+                        *sum = $dot(*sum, bytes, step(x, r, i));
+                    }
                 }
-                sum
             }
             #[inline(always)]
             unsafe fn finish<const MAX: u32>(sum: __m256i, _init: *const i32) -> __m256i {
@@ -259,8 +263,8 @@ impl<D: Dot> Simd for Avx2<D> {
         D::start::<MAX>(init)
     }
     #[inline(always)]
-    unsafe fn dot<const MAX: u32>(sum: __m256i, w: [__m256i; 4], x: *const i8) -> __m256i {
-        D::dot::<MAX>(sum, w, x)
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m256i; R], w: [__m256i; 4], x: *const i8) {
+        D::dot::<MAX, R>(sums, w, x);
     }
     #[inline(always)]
     unsafe fn dot_finish<const MAX: u32>(sum: __m256i, init: *const i32) -> __m256i {

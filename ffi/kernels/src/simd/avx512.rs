@@ -168,11 +168,13 @@ impl Simd for Avx512 {
         _mm512_set1_epi32(init.read_unaligned())
     }
     #[inline(always)]
-    unsafe fn dot<const MAX: u32>(mut sum: __m512i, w: [__m512i; 4], x: *const i8) -> __m512i {
-        for (i, step) in w.into_iter().enumerate() {
-            sum = _mm512_dpbusd_epi32(sum, step, _mm512_set1_epi32(x.cast::<i32>().add(i).read_unaligned()));
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m512i; R], w: [__m512i; 4], x: *const i8) {
+        for (r, sum) in sums.iter_mut().enumerate() {
+            for (i, step) in w.into_iter().enumerate() {
+                let x = x.add(32 * r + 4 * i).cast::<i32>().read_unaligned();
+                *sum = _mm512_dpbusd_epi32(*sum, step, _mm512_set1_epi32(x));
+            }
         }
-        sum
     }
     #[inline(always)]
     unsafe fn dot_finish<const MAX: u32>(sum: __m512i, _init: *const i32) -> __m512i {

@@ -195,19 +195,21 @@ impl Simd for Sse {
         _mm_setzero_si128()
     }
     #[inline(always)]
-    unsafe fn dot<const MAX: u32>(mut sum: __m128i, w: [__m128i; 4], x: *const i8) -> __m128i {
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [__m128i; R], w: [__m128i; 4], x: *const i8) {
         let ones = _mm_set1_epi16(1);
         for (i, bytes) in w.into_iter().enumerate() {
-            let x = _mm_set1_epi32(x.cast::<i32>().add(i).read_unaligned());
-            let pairs = if MAX == 255 {
-                let signed = _mm_xor_si128(bytes, _mm_set1_epi8(-128));
-                _mm_maddubs_epi16(_mm_abs_epi8(signed), _mm_sign_epi8(x, signed))
-            } else {
-                _mm_maddubs_epi16(bytes, x)
-            };
-            sum = _mm_add_epi32(sum, _mm_madd_epi16(pairs, ones));
+            let signed = _mm_xor_si128(bytes, _mm_set1_epi8(-128));
+            let size = _mm_abs_epi8(signed);
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let x = _mm_set1_epi32(x.add(32 * r + 4 * i).cast::<i32>().read_unaligned());
+                let pairs = if MAX == 255 {
+                    _mm_maddubs_epi16(size, _mm_sign_epi8(x, signed))
+                } else {
+                    _mm_maddubs_epi16(bytes, x)
+                };
+                *sum = _mm_add_epi32(*sum, _mm_madd_epi16(pairs, ones));
+            }
         }
-        sum
     }
     #[inline(always)]
     unsafe fn dot_finish<const MAX: u32>(sum: __m128i, init: *const i32) -> __m128i {
