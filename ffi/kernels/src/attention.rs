@@ -3,7 +3,8 @@
 //! Every output has one order of operations, whatever other rows, cells and threads there are:
 //!
 //! ```text
-//! score of a cell  = fma over the head's values in order, times scale, soft-capped, plus slope * mask
+//! product of a cell = 16 sums, sum j by fma over the head's values j, j + 16, ... in order; then folded in halves
+//! score of a cell  = product times scale, soft-capped, plus slope * mask
 //! largest          = of all visible scores and the sink
 //! weight of a cell = exp(score - largest)
 //! sum of weights   = an integer in units of 2 ** -24, so exact in any order
@@ -11,16 +12,22 @@
 //! ```
 //!
 //! A cell that a row does not see has weight 0, which changes nothing wherever it stands. So rows that see nearly the same
-//! cells are computed together, and a block of keys or values is widened once for all of them.
+//! cells are computed together.
 
 use crate::exponential::exp;
 use crate::half;
+use crate::product::{Bf16, F16, F32, Float};
 use crate::simd::{Simd, prefetch};
+use std::ops::Range;
 
 /// Cells whose keys or values are widened together.
 pub const BLOCK: usize = 16;
 /// Heads times rows that are computed together at most.
 pub const MAX_QUERIES: usize = 32;
+/// Scores that are kept at once.
+const SCORES: usize = 1 << 16;
+/// Queries whose sums of a block are in registers together.
+const TOGETHER: usize = 4;
 /// A 16-bit minus infinity: the mask of a cell that is not seen.
 pub const HIDDEN: u16 = 0xFC00;
 
@@ -80,8 +87,8 @@ pub struct Attention<'a> {
 
 /// The part of one thread: some heads of some rows, over the cells that any of these rows sees.
 pub struct Part<'a> {
-    pub rows: std::ops::Range<usize>,
-    pub heads: std::ops::Range<usize>,
+    pub rows: Range<usize>,
+    pub heads: Range<usize>,
     /// In the order of positions.
     pub cells: &'a [u32],
 }
@@ -98,12 +105,32 @@ const fn padded(n: usize) -> usize {
     n.next_multiple_of(BLOCK)
 }
 
-/// Floats of scratch memory that a thread needs for parts of up to `n_rows` rows and `n_cells` cells.
+/// Heads whose scores are kept at once, so that memory is read cell after cell for all of them: as many as a core's cache
+/// has room for, at least those of one step.
+fn heads_at_once(n_rows: usize, group: usize, n_cells: usize) -> usize {
+    let fit = SCORES / (n_rows * padded(n_cells)).max(1);
+    if fit < group { fit.max(heads_of_step(n_rows)).min(group) } else { fit / group * group }
+}
+
+/// Heads with the same keys that are computed together at most.
+fn heads_of_step(n_rows: usize) -> usize {
+    (MAX_QUERIES / n_rows.max(1)).max(1)
+}
+
+/// Floats of scratch memory that a thread needs for parts of up to `n_rows` rows, `n_heads` heads and `n_cells` cells.
 #[must_use]
-pub fn scratch_floats(n_rows: usize, group: usize, n_cells: usize, key_width: usize, value_width: usize) -> usize {
-    let (dk, dv, n_queries) = (padded(key_width), padded(value_width), n_rows * group);
-    let cells = padded(n_cells);
-    n_queries * (cells + dk + dv) + n_rows * cells + 2 * BLOCK * dk + BLOCK * dv + 4 * BLOCK
+pub fn scratch_floats(
+    n_rows: usize,
+    n_heads: usize,
+    group: usize,
+    n_cells: usize,
+    key_width: usize,
+    value_width: usize,
+) -> usize {
+    let (dk, dv, cells) = (padded(key_width), padded(value_width), padded(n_cells));
+    // With fewer rows more heads may be kept.
+    let queries = (1..=n_rows).map(|rows| rows * heads_at_once(rows, group, n_cells).min(n_heads)).max().unwrap_or(0);
+    queries * (cells + dk + dv + 1) + n_rows * cells + BLOCK * dk.max(dv) + TOGETHER * BLOCK * BLOCK
 }
 
 /// Widens `n` values of one head of one cell.
@@ -166,81 +193,290 @@ pub unsafe fn attend<S: Simd>(op: &Attention, part: &Part, scratch: *mut f32) {
         free = free.add(n);
         at
     };
-    let rows_of_keys = take(BLOCK * dk);
-    let keys = take(BLOCK * dk);
-    let values = take(BLOCK * dv);
+    let widened = take(BLOCK * dk.max(dv));
+    let partial = take(TOGETHER * BLOCK * BLOCK);
     let rest = take(0);
 
+    let at_once = heads_at_once(n_rows, op.group, n_cells);
     let mut head = part.heads.start;
     while head < part.heads.end {
-        // The heads of this part that share keys and values.
-        let kv_head = head / op.group;
-        let last = ((kv_head + 1) * op.group).min(part.heads.end).min(head + (MAX_QUERIES / n_rows).max(1));
-        let n_heads = last - head;
-        let n_queries = n_rows * n_heads;
+        // Up to where the last group of heads ends that has room, or within the first one.
+        let last = if at_once < op.group {
+            (head + at_once).min((head / op.group + 1) * op.group)
+        } else {
+            (head / op.group + at_once / op.group) * op.group
+        };
+        let heads = head..last.min(part.heads.end);
+        let n_queries = n_rows * heads.len();
         let queries = rest;
         let scores = queries.add(n_queries * dk);
         let sums = scores.add(n_queries * stride);
+        let inverses = sums.add(n_queries * dv);
+        // Queries of one head after those of the other, each head's in the order of rows.
         for q in 0..n_queries {
-            let (row, h) = (part.rows.start + q / n_heads, head + q % n_heads);
+            let (row, h) = (part.rows.start + q % n_rows, head + q / n_rows);
             let from = op.queries.add(row * op.query_row_stride + h * op.query_head_stride);
             widen::<S>(CellType::F32, from, op.keys.width, queries.add(q * dk));
         }
-        let key_head = op.keys.data.add(kv_head * op.keys.head_stride);
-        let value_head = op.values.data.add(kv_head * op.values.head_stride);
-        let mut first = 0;
-        while first < n_cells {
-            let n = BLOCK.min(n_cells - first);
-            for c in 0..n {
-                if first + BLOCK + c < n_cells {
-                    let ahead = key_head.add(part.cells[first + BLOCK + c] as usize * op.keys.cell_stride);
-                    prefetch(ahead);
-                    prefetch(ahead.add(64));
-                }
-                let cell = key_head.add(part.cells[first + c] as usize * op.keys.cell_stride);
-                widen::<S>(op.keys.of, cell, op.keys.width, rows_of_keys.add(c * dk));
+        for first in (0..n_cells).step_by(BLOCK) {
+            for step in steps(heads.clone(), n_rows, op.group) {
+                let (kv_head, q, n) = (step.start / op.group, (step.start - head) * n_rows, step.len() * n_rows);
+                let (queries, scores) = (queries.add(q * dk), scores.add(q * stride + first));
+                let block = Block::new::<S>(&op.keys, kv_head, part.cells, first, widened);
+                block.score::<S>(queries, n, partial, scores, stride);
             }
-            for c in n..BLOCK {
-                std::ptr::write_bytes(rows_of_keys.add(c * dk), 0, dk);
-            }
-            transpose::<S>(rows_of_keys, dk, keys);
-            score_block::<S>(queries, n_queries, dk, keys, scores.add(first), stride);
-            first += BLOCK;
         }
         for q in 0..n_queries {
-            let h = head + q % n_heads;
-            let mask = masks.add(q / n_heads * stride);
-            let inverse = weigh::<S>(op, h, scores.add(q * stride), mask, stride);
-            sums.add(q * dv).write(inverse); // kept in the first value's place until the sums begin
-        }
-        let mut inverses = [0.0_f32; MAX_QUERIES];
-        for (q, inverse) in inverses.iter_mut().enumerate().take(n_queries) {
-            *inverse = sums.add(q * dv).read();
+            let mask = masks.add(q % n_rows * stride);
+            inverses.add(q).write(weigh::<S>(op, head + q / n_rows, scores.add(q * stride), mask, stride));
         }
         std::ptr::write_bytes(sums, 0, n_queries * dv);
-        let mut first = 0;
-        while first < n_cells {
-            let n = BLOCK.min(n_cells - first);
-            for c in 0..n {
-                if first + BLOCK + c < n_cells {
-                    let ahead = value_head.add(part.cells[first + BLOCK + c] as usize * op.values.cell_stride);
-                    prefetch(ahead);
-                    prefetch(ahead.add(64));
-                }
-                let cell = value_head.add(part.cells[first + c] as usize * op.values.cell_stride);
-                widen::<S>(op.values.of, cell, op.values.width, values.add(c * dv));
+        for first in (0..n_cells).step_by(BLOCK) {
+            for step in steps(heads.clone(), n_rows, op.group) {
+                let (kv_head, q, n) = (step.start / op.group, (step.start - head) * n_rows, step.len() * n_rows);
+                let block = Block::new::<S>(&op.values, kv_head, part.cells, first, widened);
+                block.add::<S>(scores.add(q * stride + first), stride, n, sums.add(q * dv));
             }
-            add_block::<S>(scores.add(first), stride, n, n_queries, values, dv, sums);
-            first += BLOCK;
         }
-        for (q, inverse) in inverses.iter().enumerate().take(n_queries) {
-            let (row, h) = (part.rows.start + q / n_heads, head + q % n_heads);
+        for q in 0..n_queries {
+            let (row, h) = (part.rows.start + q % n_rows, head + q / n_rows);
             let output = op.output.add(row * op.output_row_stride + h * op.output_head_stride).cast::<f32>();
+            let inverse = inverses.add(q).read();
             for d in 0..op.values.width {
                 output.add(d).write(sums.add(q * dv + d).read() * inverse);
             }
         }
-        head = last;
+        head = heads.end;
+    }
+}
+
+/// The heads of `heads` that are computed together: they share keys.
+fn steps(heads: Range<usize>, n_rows: usize, group: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut first = heads.start;
+    std::iter::from_fn(move || {
+        let last = ((first / group + 1) * group).min(heads.end).min(first + heads_of_step(n_rows));
+        let step = first..last;
+        first = last;
+        (!step.is_empty()).then_some(step)
+    })
+}
+
+/// Up to 16 cells of one head: where each lies, in memory or widened.
+struct Block {
+    rows: [*const u8; BLOCK],
+    /// The next block's, to be fetched meanwhile.
+    ahead: [*const u8; BLOCK],
+    n: usize,
+    of: CellType,
+    /// Values of a row, filled up to a multiple of 16.
+    width: usize,
+}
+
+impl Block {
+    /// The cells as they lie in memory, if they can be used so; else widened to `widened`.
+    #[inline(always)]
+    unsafe fn new<S: Simd>(of: &Cells, kv_head: usize, cells: &[u32], first: usize, widened: *mut f32) -> Self {
+        let head = of.data.add(kv_head * of.head_stride);
+        let place = |cell: u32| head.add(cell as usize * of.cell_stride);
+        let n = BLOCK.min(cells.len() - first);
+        let (mut rows, mut ahead) = ([head; BLOCK], [head; BLOCK]);
+        for (row, &cell) in rows.iter_mut().zip(&cells[first..first + n]) {
+            *row = place(cell);
+        }
+        for (row, &cell) in ahead.iter_mut().zip(&cells[first + n..]) {
+            *row = place(cell);
+        }
+        let is_usable = matches!(of.of, CellType::F16 | CellType::Bf16 | CellType::F32);
+        if is_usable && of.width.is_multiple_of(BLOCK) {
+            return Self { rows, ahead, n, of: of.of, width: of.width };
+        }
+        let width = padded(of.width);
+        for (c, row) in rows.iter_mut().enumerate() {
+            let to = widened.add(c * width);
+            if c < n {
+                widen::<S>(of.of, *row, of.width, to);
+            }
+            *row = to.cast();
+        }
+        Self { rows, ahead: rows, n, of: CellType::F32, width }
+    }
+
+    /// Products of these cells with queries. `partial` has room for 16 sums of 16 cells and `TOGETHER` queries.
+    #[inline(always)]
+    unsafe fn score<S: Simd>(
+        &self,
+        queries: *const f32,
+        n_queries: usize,
+        partial: *mut f32,
+        scores: *mut f32,
+        stride: usize,
+    ) {
+        match self.of {
+            CellType::F16 => self.score_tiles::<S, F16>(queries, n_queries, partial, scores, stride),
+            CellType::Bf16 => self.score_tiles::<S, Bf16>(queries, n_queries, partial, scores, stride),
+            _ => self.score_tiles::<S, F32>(queries, n_queries, partial, scores, stride),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn score_tiles<S: Simd, T: Float>(
+        &self,
+        queries: *const f32,
+        n_queries: usize,
+        partial: *mut f32,
+        scores: *mut f32,
+        stride: usize,
+    ) {
+        let mut q = 0;
+        while q < n_queries {
+            let (queries, scores) = (queries.add(q * self.width), scores.add(q * stride));
+            match n_queries - q {
+                1 => self.score_tile::<S, T, 1>(queries, partial, scores, stride),
+                2 => self.score_tile::<S, T, 2>(queries, partial, scores, stride),
+                3 => self.score_tile::<S, T, 3>(queries, partial, scores, stride),
+                _ => self.score_tile::<S, T, 4>(queries, partial, scores, stride),
+            }
+            q += TOGETHER;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn score_tile<S: Simd, T: Float, const Q: usize>(
+        &self,
+        queries: *const f32,
+        partial: *mut f32,
+        scores: *mut f32,
+        stride: usize,
+    ) {
+        // As many cells as there are registers for meet a register of queries.
+        let mut c = 0;
+        while c < self.n {
+            if S::W == BLOCK {
+                self.partial_sums::<S, T, Q, 4>(c, queries, partial);
+                c += 4;
+            } else {
+                self.partial_sums::<S, T, Q, 2>(c, queries, partial);
+                c += 2;
+            }
+        }
+        for q in 0..Q {
+            let partial = partial.add(q * BLOCK * BLOCK);
+            std::ptr::write_bytes(partial.add(self.n * BLOCK), 0, (BLOCK - self.n) * BLOCK);
+            S::fold(partial, scores.add(q * stride));
+        }
+    }
+
+    /// The 16 sums of `C` cells and `Q` queries.
+    #[inline(always)]
+    unsafe fn partial_sums<S: Simd, T: Float, const Q: usize, const C: usize>(
+        &self,
+        first: usize,
+        queries: *const f32,
+        partial: *mut f32,
+    ) {
+        for part in (0..BLOCK).step_by(S::W) {
+            let mut sums = [[S::splat(0.0); Q]; C];
+            let mut d = part;
+            while d < self.width {
+                for (c, sums) in sums.iter_mut().enumerate() {
+                    prefetch(self.ahead[first + c].wrapping_add(d * T::BYTES));
+                    let key = T::load::<S>(self.rows[first + c].add(d * T::BYTES));
+                    for (q, sum) in sums.iter_mut().enumerate() {
+                        *sum = S::fma(S::load(queries.add(q * self.width + d)), key, *sum);
+                    }
+                }
+                d += BLOCK;
+            }
+            for (c, sums) in sums.into_iter().enumerate() {
+                for (q, sum) in sums.into_iter().enumerate() {
+                    S::store(partial.add((q * BLOCK + first + c) * BLOCK + part), sum);
+                }
+            }
+        }
+    }
+
+    /// Adds the weighted values of these cells to every query's sums.
+    #[inline(always)]
+    unsafe fn add<S: Simd>(&self, weights: *const f32, stride: usize, n_queries: usize, sums: *mut f32) {
+        match self.of {
+            CellType::F16 => self.add_tiles::<S, F16>(weights, stride, n_queries, sums),
+            CellType::Bf16 => self.add_tiles::<S, Bf16>(weights, stride, n_queries, sums),
+            _ => self.add_tiles::<S, F32>(weights, stride, n_queries, sums),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_tiles<S: Simd, T: Float>(
+        &self,
+        weights: *const f32,
+        stride: usize,
+        n_queries: usize,
+        sums: *mut f32,
+    ) {
+        let mut q = 0;
+        while q < n_queries {
+            let (weights, sums) = (weights.add(q * stride), sums.add(q * self.width));
+            match n_queries - q {
+                1 => self.add_tile::<S, T, 1>(weights, stride, sums),
+                2 => self.add_tile::<S, T, 2>(weights, stride, sums),
+                3 => self.add_tile::<S, T, 3>(weights, stride, sums),
+                _ => self.add_tile::<S, T, 4>(weights, stride, sums),
+            }
+            q += TOGETHER;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_tile<S: Simd, T: Float, const Q: usize>(&self, weights: *const f32, stride: usize, sums: *mut f32) {
+        // As many sums as there are registers for: 32 of 16 lanes, 16 of others.
+        let mut d = 0;
+        while S::W == BLOCK && d + 4 * S::W <= self.width {
+            self.add_values::<S, T, Q, 4>(weights, stride, d, sums);
+            d += 4 * S::W;
+        }
+        while d + 2 * S::W <= self.width {
+            self.add_values::<S, T, Q, 2>(weights, stride, d, sums);
+            d += 2 * S::W;
+        }
+        while d < self.width {
+            self.add_values::<S, T, Q, 1>(weights, stride, d, sums);
+            d += S::W;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_values<S: Simd, T: Float, const Q: usize, const V: usize>(
+        &self,
+        weights: *const f32,
+        stride: usize,
+        d: usize,
+        sums: *mut f32,
+    ) {
+        let mut total = [[S::splat(0.0); V]; Q];
+        for (q, of_query) in total.iter_mut().enumerate() {
+            for (v, sum) in of_query.iter_mut().enumerate() {
+                *sum = S::load(sums.add(q * self.width + d + v * S::W));
+            }
+        }
+        for (c, row) in self.rows.iter().enumerate().take(self.n) {
+            let mut value = [S::splat(0.0); V];
+            prefetch(self.ahead[c].wrapping_add(d * T::BYTES));
+            prefetch(self.ahead[c].wrapping_add(d * T::BYTES + 64));
+            for (v, value) in value.iter_mut().enumerate() {
+                *value = T::load::<S>(row.add((d + v * S::W) * T::BYTES));
+            }
+            for (q, of_query) in total.iter_mut().enumerate() {
+                let weight = S::splat(weights.add(q * stride + c).read());
+                for (v, sum) in of_query.iter_mut().enumerate() {
+                    *sum = S::fma(weight, value[v], *sum);
+                }
+            }
+        }
+        for (q, of_query) in total.into_iter().enumerate() {
+            for (v, sum) in of_query.into_iter().enumerate() {
+                S::store(sums.add(q * self.width + d + v * S::W), sum);
+            }
+        }
     }
 }
 
@@ -271,67 +507,6 @@ unsafe fn visible_masks<S: Simd>(op: &Attention, part: &Part, masks: *mut f32, s
         for c in n..stride {
             to.add(c).write(f32::NEG_INFINITY);
         }
-    }
-}
-
-/// `from`: 16 rows of `width` floats; `to`: for each of `width` values, that of all 16 rows.
-#[inline(always)]
-unsafe fn transpose<S: Simd>(from: *const f32, width: usize, to: *mut f32) {
-    let mut d = 0;
-    while d < width {
-        let mut c = 0;
-        while c < BLOCK {
-            S::transpose(from.add(c * width + d), width, to.add(d * BLOCK + c), BLOCK);
-            c += S::W;
-        }
-        d += S::W;
-    }
-}
-
-/// Scores of 16 cells for every query, four queries at a time.
-#[inline(always)]
-unsafe fn score_block<S: Simd>(
-    queries: *const f32,
-    n: usize,
-    width: usize,
-    keys: *const f32,
-    scores: *mut f32,
-    stride: usize,
-) {
-    let mut q = 0;
-    while q + 4 <= n {
-        score_tile::<S, 4>(queries.add(q * width), width, keys, scores.add(q * stride), stride);
-        q += 4;
-    }
-    match n - q {
-        3 => score_tile::<S, 3>(queries.add(q * width), width, keys, scores.add(q * stride), stride),
-        2 => score_tile::<S, 2>(queries.add(q * width), width, keys, scores.add(q * stride), stride),
-        1 => score_tile::<S, 1>(queries.add(q * width), width, keys, scores.add(q * stride), stride),
-        _ => {}
-    }
-}
-
-#[inline(always)]
-unsafe fn score_tile<S: Simd, const Q: usize>(
-    queries: *const f32,
-    width: usize,
-    keys: *const f32,
-    scores: *mut f32,
-    stride: usize,
-) {
-    let mut part = 0;
-    while part < BLOCK {
-        let mut sums = [S::splat(0.0); Q];
-        for d in 0..width {
-            let key = S::load(keys.add(d * BLOCK + part));
-            for (q, sum) in sums.iter_mut().enumerate() {
-                *sum = S::fma(S::splat(queries.add(q * width + d).read()), key, *sum);
-            }
-        }
-        for (q, sum) in sums.into_iter().enumerate() {
-            S::store(scores.add(q * stride + part), sum);
-        }
-        part += S::W;
     }
 }
 
@@ -386,79 +561,4 @@ unsafe fn weigh<S: Simd>(op: &Attention, head: usize, scores: *mut f32, mask: *c
         }
     }
     (f64::from(WEIGHT_UNIT) / total as f64) as f32
-}
-
-/// Adds weighted values of `n` cells to every query's sums.
-#[inline(always)]
-unsafe fn add_block<S: Simd>(
-    weights: *const f32,
-    stride: usize,
-    n: usize,
-    n_queries: usize,
-    values: *const f32,
-    width: usize,
-    sums: *mut f32,
-) {
-    let mut q = 0;
-    while q + 2 <= n_queries {
-        add_tile::<S, 2>(weights.add(q * stride), stride, n, values, width, sums.add(q * width));
-        q += 2;
-    }
-    if q < n_queries {
-        add_tile::<S, 1>(weights.add(q * stride), stride, n, values, width, sums.add(q * width));
-    }
-}
-
-#[inline(always)]
-unsafe fn add_tile<S: Simd, const Q: usize>(
-    weights: *const f32,
-    stride: usize,
-    n: usize,
-    values: *const f32,
-    width: usize,
-    sums: *mut f32,
-) {
-    let mut d = 0;
-    while d + 4 * S::W <= width {
-        add_values::<S, Q, 4>(weights, stride, n, values.add(d), width, sums.add(d));
-        d += 4 * S::W;
-    }
-    while d < width {
-        add_values::<S, Q, 1>(weights, stride, n, values.add(d), width, sums.add(d));
-        d += S::W;
-    }
-}
-
-#[inline(always)]
-unsafe fn add_values<S: Simd, const Q: usize, const V: usize>(
-    weights: *const f32,
-    stride: usize,
-    n: usize,
-    values: *const f32,
-    width: usize,
-    sums: *mut f32,
-) {
-    let mut total = [[S::splat(0.0); V]; Q];
-    for (q, of_query) in total.iter_mut().enumerate() {
-        for (v, sum) in of_query.iter_mut().enumerate() {
-            *sum = S::load(sums.add(q * width + v * S::W));
-        }
-    }
-    for c in 0..n {
-        let mut value = [S::splat(0.0); V];
-        for (v, value) in value.iter_mut().enumerate() {
-            *value = S::load(values.add(c * width + v * S::W));
-        }
-        for (q, of_query) in total.iter_mut().enumerate() {
-            let weight = S::splat(weights.add(q * stride + c).read());
-            for (v, sum) in of_query.iter_mut().enumerate() {
-                *sum = S::fma(weight, value[v], *sum);
-            }
-        }
-    }
-    for (q, of_query) in total.into_iter().enumerate() {
-        for (v, sum) in of_query.into_iter().enumerate() {
-            S::store(sums.add(q * width + v * S::W), sum);
-        }
-    }
 }

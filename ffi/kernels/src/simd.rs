@@ -61,6 +61,38 @@ pub trait Simd: Copy + 'static {
     unsafe fn store_i(p: *mut i32, x: Self::I);
     /// A square of `W` by `W` floats, whose rows are `from_stride` apart, with rows and columns exchanged.
     unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize);
+    /// The sum of each of 16 rows of 16 floats, folded in halves: 0 to 7 plus 8 to 15, of these 0 to 3 plus 4 to 7, ...
+    #[inline(always)]
+    unsafe fn fold(rows: *const f32, sums: *mut f32) {
+        let mut narrow = [0.0_f32; 256]; // rows of W
+        for r in 0..16 {
+            let mut parts = [Self::splat(0.0); 4];
+            let mut n = 16 / Self::W;
+            for (i, part) in parts.iter_mut().enumerate().take(n) {
+                *part = Self::load(rows.add(16 * r + i * Self::W));
+            }
+            while n > 1 {
+                n /= 2;
+                for i in 0..n {
+                    parts[i] = Self::add(parts[i], parts[i + n]);
+                }
+            }
+            Self::store(narrow.as_mut_ptr().add(r * Self::W), parts[0]);
+        }
+        let mut square = [0.0_f32; 256];
+        let mut at = |j: usize| square.as_mut_ptr().wrapping_add(j * Self::W);
+        for first in (0..16).step_by(Self::W) {
+            Self::transpose(narrow.as_ptr().add(first * Self::W), Self::W, at(0), Self::W);
+            let mut n = Self::W;
+            while n > 1 {
+                n /= 2;
+                for j in 0..n {
+                    Self::store(at(j), Self::add(Self::load(at(j)), Self::load(at(j + n))));
+                }
+            }
+            Self::store(sums.add(first), Self::load(at(0)));
+        }
+    }
     /// `W` lanes from -128 to 127 as bytes.
     unsafe fn store_i8(p: *mut i8, x: Self::I);
 

@@ -147,7 +147,8 @@ fn check(random: &mut Random, case: &Case) {
                 output_row_stride: 4 * case.heads * case.value_width,
                 output_head_stride: 4 * case.value_width,
             };
-            let n = scratch_floats(rows_at_once, case.group, case.n_cells, case.key_width, case.value_width);
+            let n =
+                scratch_floats(rows_at_once, case.heads, case.group, case.n_cells, case.key_width, case.value_width);
             let mut scratch = vec![f32::NAN; n];
             for first in (0..case.n_rows).step_by(rows_at_once) {
                 let cut = case.heads / 2; // heads are split in the middle of a group, as threads may do

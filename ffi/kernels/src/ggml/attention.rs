@@ -43,7 +43,10 @@ fn sizes(op: &Tensor) -> Option<(usize, usize, usize)> {
 
 fn floats_per_thread(op: &Tensor) -> Option<usize> {
     let (rows, group, n_cells) = sizes(op)?;
-    Some(scratch_floats(rows, group, n_cells, op.source(1)?.size(0), op.source(2)?.size(0)).next_multiple_of(16))
+    Some(
+        scratch_floats(rows, op.source(0)?.size(2), group, n_cells, op.source(1)?.size(0), op.source(2)?.size(0))
+            .next_multiple_of(16),
+    )
 }
 
 pub fn work_size(op: &Tensor, n_threads: usize) -> Option<usize> {

@@ -136,6 +136,24 @@ impl Simd for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn fold(rows: *const f32, sums: *mut f32) {
+        let row = |r: usize| _mm512_loadu_ps(rows.add(16 * r));
+        // Quarters: fours[e] has four sums of each of rows e, 4 + e, 8 + e and 12 + e.
+        let mut fours = [_mm512_setzero_ps(); 4];
+        for (e, four) in fours.iter_mut().enumerate() {
+            let halves = |a: __m512, b: __m512| {
+                _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xEE>(a, b))
+            };
+            let (low, high) = (halves(row(e), row(4 + e)), halves(row(8 + e), row(12 + e)));
+            *four = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(low, high), _mm512_shuffle_f32x4::<0xDD>(low, high));
+        }
+        let twos =
+            |a: __m512, b: __m512| _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xEE>(a, b));
+        let (low, high) = (twos(fours[0], fours[1]), twos(fours[2], fours[3]));
+        let sum = _mm512_add_ps(_mm512_shuffle_ps::<0x88>(low, high), _mm512_shuffle_ps::<0xDD>(low, high));
+        _mm512_storeu_ps(sums, sum);
+    }
+    #[inline(always)]
     unsafe fn store_i8(p: *mut i8, x: __m512i) {
         _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(x))
     }
