@@ -124,6 +124,22 @@ mod x86 {
     pub static TIERS: [&Tier; 5] = [&avx512::TIER, &avx_vnni::TIER, &avx2::TIER, &sse42::TIER, &evex::TIER];
 }
 
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::*;
+    use crate::simd::neon::{Dotprod, I8mm, Neon, Plain};
+    use std::arch::is_aarch64_feature_detected as has;
+
+    tier!(i8mm, Neon<I8mm>, "neon-i8mm", "neon,i8mm", || has!("i8mm") && has!("neon"));
+    tier!(dotprod, Neon<Dotprod>, "neon-dotprod", "neon,dotprod", || has!("dotprod") && has!("neon"));
+    tier!(plain, Neon<Plain>, "neon", "neon", || has!("neon"));
+
+    // The best first.
+    pub static TIERS: [&Tier; 3] = [&i8mm::TIER, &dotprod::TIER, &plain::TIER];
+}
+
+#[cfg(target_arch = "aarch64")]
+use arm::TIERS;
 #[cfg(target_arch = "x86_64")]
 use x86::TIERS;
 
