@@ -30,14 +30,14 @@ pub struct Dotprod;
 #[derive(Clone, Copy)]
 pub struct I8mm;
 
-/// Weights as signed bytes: those up to 63 are, and of a `MAX` of 255 what they stand for is.
+/// Weights as signed bytes: minus 128 with a `MAX` of 255, as they are with any other.
 #[inline(always)]
 unsafe fn signed<const MAX: u32>(w: int32x4_t) -> int8x16_t {
     let bytes = vreinterpretq_s8_s32(w);
     if MAX == 255 { veorq_s8(bytes, vdupq_n_s8(-128)) } else { bytes }
 }
 
-/// Where sums of signed products begin: `init` is in them already where the weights stand for themselves minus 128.
+/// Where sums of signed products begin: at 0 where `signed` has taken 128 from the weights, which `init` stands for.
 #[inline(always)]
 unsafe fn start_signed<const MAX: u32>(init: *const i32) -> int32x4_t {
     vdupq_n_s32(if MAX == 255 { 0 } else { init.read_unaligned() })
@@ -58,7 +58,7 @@ impl Dot for Plain {
             vreinterpretq_s8_s32(vdupq_laneq_s32::<2>(x)),
             vreinterpretq_s8_s32(vdupq_laneq_s32::<3>(x)),
         ];
-        // So many steps of four products fit 16 bits: 16 * 31 * 127, 8 * 63 * 127 and 2 * 128 * 127 < 32767.
+        // Steps whose products fit 16 bits, two of each in a lane: 8 * 31 * 127, 4 * 63 * 127 and 2 * 128 * 127 < 32767.
         let fit = if MAX <= 31 { 4 } else { 1 + (MAX <= 63) as usize };
         for first in (0..4).step_by(fit) {
             let mut low = vmull_s8(vget_low_s8(w[first]), vget_low_s8(x[first]));
