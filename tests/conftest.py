@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,11 @@ from hypothesis import HealthCheck, settings
 
 from atelico import Engine, EngineConfig
 from atelico.models.packaged import PACKAGED, installed_parts
+from atelico.runtime import kernels
 from support.chat import GEMMA, SMOLLM2, Chat
+
+# A process has one kind of kernels. tests/kernels/test_llama_cpp_kernels.py runs the tests of the other in a child.
+kernels.choose("llama.cpp" if os.environ.get("ATELICO_KERNELS") == "llama.cpp" else "own")
 
 # How fast values are drawn says something about this machine's other work, not about the tests.
 settings.register_profile("shared machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)

@@ -162,3 +162,14 @@ class AbortFlag:
     @property
     def data(self) -> int:
         """Address to hand that function."""
+
+def install_kernels(libllama: int, tier: str | None = None) -> str:
+    """Hook the CPU kernels into llama.cpp, before its first model is loaded; returns the name of the set that is used.
+
+    ``libllama`` is the loader's handle of libllama; ``tier`` the set to use, by default the best for this processor.
+
+    Raises ``RuntimeError`` with the reason where llama.cpp goes on with its own kernels.
+    """
+
+def kernel_tiers() -> list[str]:
+    """The sets of kernels that this processor can run, the best first."""

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import platformdirs
@@ -24,6 +24,7 @@ _ENV_FIELDS = {
     "ATELICO_N_THREADS": "n_threads",
     "ATELICO_N_GPU_LAYERS": "n_gpu_layers",
 }
+ENV_KERNELS = "ATELICO_KERNELS"
 
 
 class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +44,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         prefill_chunk: prompt tokens read per round while other lanes generate, so that they go on meanwhile.
         exact: on the CPU, keep to kernels that compute a token alike alone and in a batch, so that speculation cannot
             change a text; see docs/exactness.md for what that costs.
+        kernels: what computes on the CPU: "own", atelico's kernels, or "llama.cpp". One process has one kind, that of
+            its first engine.
         low_priority: run the decode threads below normal priority, so that the game's own threads go first.
         max_draft: the largest draft of one request, whatever `k` it asks for.
         spec_min_yield, spec_yield_rounds: a request whose drafts bring fewer accepted tokens per round than this, after
@@ -72,6 +75,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     n_kept: Annotated[int, Meta(ge=0, le=128)] = 4
     prefill_chunk: Size = 64
     exact: bool = True
+    kernels: Literal["own", "llama.cpp"] = "own"
     low_priority: bool = True
     max_draft: Annotated[int, Meta(ge=0, le=256)] = 16
     spec_min_yield: Annotated[float, Meta(ge=0.0)] = 0.75
@@ -109,7 +113,8 @@ def default_config_path() -> Path:
 
 def load_config(path: str | Path | None = None, environ: Mapping[str, str] = os.environ) -> EngineConfig:
     """The configuration in `path`, else in the file `ATELICO_CONFIG` names, else in the user's config folder, else the
-    defaults; single fields are overridden by `ATELICO_N_CTX`, `ATELICO_N_THREADS` and `ATELICO_N_GPU_LAYERS`.
+    defaults; single fields are overridden by `ATELICO_N_CTX`, `ATELICO_N_THREADS`, `ATELICO_N_GPU_LAYERS` and
+    `ATELICO_KERNELS`.
 
     Raises:
         ConfigError: the file is missing though it was named, is not TOML, or has a wrong or unknown field.
@@ -132,6 +137,9 @@ def load_config(path: str | Path | None = None, environ: Mapping[str, str] = os.
             except ValueError:
                 raise ConfigError(f"{variable} is {environ[variable]!r}, not a whole number.") from None
             source = variable
+    if ENV_KERNELS in environ:
+        fields["kernels"] = environ[ENV_KERNELS]
+        source = ENV_KERNELS
     try:
         return msgspec.convert(fields, EngineConfig)
     except msgspec.ValidationError as error:

@@ -32,6 +32,7 @@ from atelico.protocol.read import decode_request
 from atelico.protocol.request import ChatRequest
 from atelico.protocol.response import ChatCompletion
 from atelico.remote.options import remote_alias
+from atelico.runtime import kernels
 
 if TYPE_CHECKING:
     from atelico.remote.client import Remotes
@@ -60,6 +61,7 @@ class Engine:
     def __init__(self, config: EngineConfig | None = None) -> None:
         """`config`: None reads the user's configuration (see config.load_config). Nothing is loaded yet."""
         self.config = load_config() if config is None else config
+        kernels.choose(self.config.kernels)
         self._catalog = Catalog(self.config.aliases, self.config.folders(), cache_dir=self.config.cache_folder())
         self._workers: dict[str, _Worker] = {}
         self._failed: dict[str, AtelicoError] = {}

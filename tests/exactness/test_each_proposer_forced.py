@@ -23,7 +23,7 @@ from support.prompts import request, speculative
 from support.tiny_models import write_tiny
 
 QUESTION = "Where is the key? The miller lost it under the old bridge."
-WRONG = 37
+WRONG = 11
 MODES: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 11}]
 # These batches are exact; without the guard, a draft ends only where it is wrong.
 ALL_VERIFIED = {"atelico": {"governor": "off", "near_tie": "off"}}

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.world import world_text
 
 from atelico import Engine, EngineConfig
+from atelico.runtime import kernels
 from support.chat import GEMMA
 from support.near_tie import first_difference
 from support.observe import Run, loaded_model, run
@@ -70,6 +71,21 @@ def test_a_gated_model_decodes_plainly_and_says_why(tiny_engine: Engine, tiny_fo
         assert [len(rows) for rows in gated.passes] == [len(rows) for rows in plain.passes]
 
 
+@pytest.mark.skipif(kernels.own_tier() is None, reason="for our kernels")
+@pytest.mark.parametrize("name", ["lfm2", "qwen35"])
+def test_recurrent_memory_of_floats_speculates_with_our_kernels(
+    tiny_engine: Engine, tiny_folder: Path, name: str
+) -> None:
+    body = request(str(tiny_folder / f"{name}.gguf"), WORDS, max_tokens=200, temperature=0)
+    plain = run(tiny_engine, body)
+    for k in (1, 3, 5):
+        drafted = run(tiny_engine, {**body, **speculative("prompt_lookup", k)})
+        assert drafted.answer.atelico.speculation.active
+        assert drafted.accepted > 0
+        assert first_difference(plain, drafted) is None
+
+
+@pytest.mark.skipif(kernels.own_tier() is not None, reason="for llama.cpp's kernels")
 @pytest.mark.parametrize("name", ["lfm2", "qwen35"])
 def test_recurrent_memory_of_floats_is_gated_unless_nobody_asks_for_exactness(
     tiny_engine: Engine, tiny_folder: Path, name: str

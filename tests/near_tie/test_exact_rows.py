@@ -20,6 +20,9 @@ from support.memory import holds_exactly_the_returned_tokens
 from support.observe import run
 from support.prompts import PROMPTS, request, speculative
 
+# Our kernels have no near ties; tests/kernels/test_llama_cpp_kernels.py runs these in a process of their own.
+pytestmark = pytest.mark.skipif(kernels.own_tier() is not None, reason="for llama.cpp's kernels")
+
 Installed = Callable[[str], str]
 MODES: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 7}]
 

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from atelico.decoding.near_tie import NEAR_TIE, NoiseGauge
+from atelico.runtime import kernels
 from atelico.runtime.kernels import MAX_EXACT_ROWS, exact_rows, repacks_exactly
+
+# Our kernels have no near ties; tests/kernels/test_llama_cpp_kernels.py runs these in a process of their own.
+pytestmark = pytest.mark.skipif(kernels.own_tier() is not None, reason="for llama.cpp's kernels")
 
 SAME = np.array([1.0, 2.0, 3.0], np.float32)
 OTHER = np.array([1.0, 2.0, 3.1], np.float32)

@@ -17,6 +17,7 @@ from atelico.engine import Engine
 from atelico.errors import AtelicoError
 from atelico.models.catalog import ModelRef
 from atelico.models.gguf import read_gguf
+from atelico.runtime import kernels
 from atelico.runtime.devices import device_for
 from atelico.speculation import gates
 
@@ -90,6 +91,7 @@ def models(
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_PIPE_WIDTH)
     console.print(_table(lines))
+    console.print(f"\nKernels on the CPU: {kernels.in_use()}")
     for line in lines:
         if line.problem:
             note(f"{line.name}: {line.problem}", style="yellow")

@@ -147,6 +147,7 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
     may_speculate = model.recurrent and gates.veto(gates.Target.of(info, config.device or model.device, config)) is None
     n_rollback = min(config.spec_rollback, config.max_draft) if may_speculate else 0
     n_ctx = config.n_ctx or min(info.n_ctx_train or DEFAULT_N_CTX, DEFAULT_N_CTX)
+    n_exact = kernels.exact_rows(info.matrix_types, model.device)
     return ContextOptions(
         n_ctx=n_ctx,
         n_cells=max(config.kv_tokens, n_ctx) if config.kv_tokens else 2 * n_ctx,
@@ -156,7 +157,7 @@ def _context_options(info: GgufInfo, model: Model, config: EngineConfig) -> Cont
         n_outputs=max_rows,
         n_threads=config.n_threads or default_threads(),
         n_rollback=n_rollback,
-        n_exact=kernels.exact_rows(info.matrix_types, model.device) if config.exact else 0,
+        n_exact=n_exact if config.exact or n_exact == kernels.EVERY_WIDTH else 0,
     )
 
 

@@ -24,6 +24,7 @@ from atelico.decoding.round import Turn, decode, plan_round, verify
 from atelico.decoding.sequences import SequencePool
 from atelico.errors import AtelicoError, InferenceError, InternalError, MemoryFullError, ShuttingDownError
 from atelico.job import Job
+from atelico.runtime import kernels
 from atelico.runtime.context import Logits
 from atelico.runtime.thread_follower import PassTimer, ThreadFollower
 from atelico.runtime.threads import lower_priority
@@ -218,9 +219,9 @@ class DecodeLoop:
             self._fail([turn.lane], InternalError("The request failed for a defect of atelico; see the log."))
 
     def _guard(self, turns: list[Turn]) -> None:
-        """Say which gaps are near ties in this pass. Recurrent memory cannot go back for one."""
+        """Say which gaps are near ties in this pass: none with our kernels. Recurrent memory cannot go back for one."""
         n_rows = sum(turn.n_rows for turn in turns)
-        if n_rows == 1 or self._context.recurrent:
+        if n_rows == 1 or self._context.recurrent or self._context.n_exact == kernels.EVERY_WIDTH:
             return
         n_cells = self._n_cells_used()
         for turn in turns:

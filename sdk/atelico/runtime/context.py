@@ -14,7 +14,7 @@ import psutil
 
 from atelico._native import AbortFlag
 from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
-from atelico.runtime import library, mtp
+from atelico.runtime import kernels, library, mtp
 from atelico.runtime.memory import Memory
 from atelico.runtime.model import Model
 
@@ -113,7 +113,7 @@ class Context:
             parameters.abort_callback = llama_cpp.ggml_abort_callback(abort.function)
             parameters.abort_callback_data = ctypes.c_void_p(abort.data)
         handle = None
-        if options.n_exact > 1 and options.n_threads > 1:
+        if 1 < options.n_exact < kernels.EVERY_WIDTH and options.n_threads > 1:
             # Else attention to more than 256 cells is computed in another order for one row than for several.
             parameters.type_v = llama_cpp.GGML_TYPE_Q8_0
             handle = llama_cpp.llama_init_from_model(model.handle, parameters)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import llama_cpp
 
-from atelico.runtime.processor import prepare_kernels
+from atelico.runtime import kernels
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ def initialise() -> None:
         ConfigError: this processor cannot run llama.cpp's kernels.
     """
     llama_cpp.llama_log_set(_log, ctypes.c_void_p(0))
-    prepare_kernels()
     llama_cpp.llama_backend_init()
+    kernels.own_tier()
 
 
 @contextlib.contextmanager

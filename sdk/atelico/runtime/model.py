@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 
 from atelico.errors import CancelledError, ModelLoadError
-from atelico.runtime import devices, library
+from atelico.runtime import devices, kernels, library
 from atelico.runtime.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Model:
         parameters.load_mtp = options.load_head
         parameters.load_mode = llama_cpp.LLAMA_LOAD_MODE_MMAP if options.use_mmap else llama_cpp.LLAMA_LOAD_MODE_NONE
         parameters.use_extra_bufts = options.repack
-        if library.has_amx():
+        if kernels.own_tier() is None and library.has_amx():
             parameters.use_extra_bufts = False
             logger.warning("this llama.cpp uses AMX, whose kernels crash on some machines: loading without them")
         cancelled = False

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from atelico.engine import Engine
 from atelico.protocol.response import AtelicoInfo, Usage
+from atelico.runtime import kernels
 
 _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _TOKEN_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -110,6 +111,8 @@ class _EngineCollector(Collector):
         def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
             return GaugeMetricFamily(name, text, labels=["model", *labels])
 
+        if self._engine.loads():  # else nobody knows yet
+            yield InfoMetricFamily("atelico_kernels", "What computes on the CPU", {"kernels": kernels.in_use()})
         queue = gauge("atelico_queue_length", "Requests that are not finished and have no lane")
         busy = gauge("atelico_lanes_busy", "Lanes that are generating")
         lanes = gauge("atelico_lanes", "Lanes there are")

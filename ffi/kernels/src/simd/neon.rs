@@ -11,6 +11,7 @@ use std::arch::asm;
 /// How four products of bytes are added up in a lane.
 pub trait Dot: Copy + 'static {
     unsafe fn start<const MAX: u32>(init: *const i32) -> int32x4_t;
+    /// One row's sum.
     unsafe fn dot<const MAX: u32>(sum: int32x4_t, w: [int32x4_t; 4], x: *const i8) -> int32x4_t;
 }
 
@@ -276,8 +277,10 @@ impl<D: Dot> Simd for Neon<D> {
         D::start::<MAX>(init)
     }
     #[inline(always)]
-    unsafe fn dot<const MAX: u32>(sum: int32x4_t, w: [int32x4_t; 4], x: *const i8) -> int32x4_t {
-        D::dot::<MAX>(sum, w, x)
+    unsafe fn dot<const MAX: u32, const R: usize>(sums: &mut [int32x4_t; R], w: [int32x4_t; 4], x: *const i8) {
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = D::dot::<MAX>(*sum, w, x.add(32 * r));
+        }
     }
     #[inline(always)]
     unsafe fn dot_finish<const MAX: u32>(sum: int32x4_t, _init: *const i32) -> int32x4_t {
