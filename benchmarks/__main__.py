@@ -28,9 +28,12 @@ MEASURED = {
     "proposers": "proposers",
 }
 # Programs of their own, with their own tables.
-PROGRAMS = ("kernels", "schemas", "cabi", "server_load", "exactness", "exact_grid", "near_tie", "whole_json")
+PROGRAMS = (
+    *("kernels", "passes", "schemas", "cabi", "server_load"),
+    *("exactness", "exact_grid", "near_tie", "whole_json"),
+)
 # These take hours, so they run only where they are named.
-LONG = ("exactness", "exact_grid", "near_tie", "whole_json")
+LONG = ("passes", "exactness", "exact_grid", "near_tie", "whole_json")
 
 
 def main() -> None:

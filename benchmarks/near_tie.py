@@ -1,4 +1,4 @@
-"""How much a row's logits change in a batch, and what the exact widths cost.
+"""How much a row's logits change in a batch with llama.cpp's kernels, and what the exact widths cost.
 
 Logits of single rows against those of the same rows in batches, with clean memory ("row") and from a memory that such
 batches wrote ("memory"). Run with: python -m benchmarks.near_tie
@@ -147,6 +147,7 @@ def _gaps(rows: Floats, top: npt.NDArray[np.int64]) -> Floats:
 
 def run(names: Sequence[str] = models.ALL) -> list[Noise]:
     """All set-ups of all models."""
+    kernels.choose("llama.cpp")
     return [
         row
         for name in names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import exactness, near_tie, proposers, target_table
+from benchmarks import exactness, near_tie, passes, proposers, target_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,6 +14,7 @@ def write() -> list[str]:
     tables = (
         ("README.md", "main targets", target_table.markdown(target_table.SHORT)),
         ("docs/benchmarks.md", "targets", target_table.markdown()),
+        ("docs/benchmarks.md", "passes", passes.markdown()),
         ("docs/exactness.md", "noise", near_tie.markdown()),
         ("docs/exactness.md", "texts", exactness.markdown()),
         ("docs/speculation.md", "proposers x workloads", proposers.markdown()),

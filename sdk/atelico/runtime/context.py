@@ -17,6 +17,7 @@ from atelico.errors import InferenceError, MemoryFullError, ModelLoadError
 from atelico.runtime import kernels, library, mtp
 from atelico.runtime.memory import Memory
 from atelico.runtime.model import Model
+from atelico.runtime.state_order import in_position_order
 
 Logits = npt.NDArray[np.float32]
 
@@ -270,7 +271,7 @@ class Context:
         buffer = (ctypes.c_uint8 * size)()
         if llama_cpp.llama_state_seq_get_data(self.handle, buffer, size, sequence) != size:
             raise InferenceError("llama.cpp could not write the state of a sequence.")
-        return bytes(buffer)
+        return bytes(buffer) if self.recurrent else in_position_order(bytes(buffer))
 
     def restore(self, sequence: int, state: bytes) -> bool:
         """Fill the empty `sequence` with a state. False when it does not fit; the sequence is empty then.
